@@ -82,7 +82,7 @@ def check_model(
 def with_missing_packages(
     ran: Callable[[Matrix], Ran], matrix: Matrix, spoken: TerminalText
 ) -> Ran:
-    """Run a matrix, and once more with the packages that its loads miss and that have wheels everywhere.
+    """Run a matrix, and again with the packages that its loads miss and that have wheels everywhere.
 
     The first run stays if they cannot be had beside an environment: an exception that names a package says
     more than an installation that fails.
@@ -96,7 +96,8 @@ def with_missing_packages(
         model.model_copy(update={"packages": (*model.packages, *packages)})
         for model in matrix.models
     )
-    second = ran(matrix.model_copy(update={"models": tuple(models)}))
+    # Python names one missing module at a time
+    second = with_missing_packages(ran, matrix.model_copy(update={"models": tuple(models)}), spoken)
     if any(beside.failure for beside in second[0].packages):
         spoken.say(f"{', '.join(packages)} cannot be had here: run without", sys.stderr)
         return first

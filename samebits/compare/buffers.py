@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.compare.pair import Pair, TensorSource
-    from samebits.records.capture import BufferFacts, InvFreqFacts
+    from samebits.records.capture import BufferFacts, InvFreqFacts, Signals
 
 Frequencies = dict[str, "InvFreqFacts"]
 Content = tuple[str, float | None]
@@ -65,6 +65,9 @@ def inv_freq(pair: Pair) -> SignalComparison:
     )
     if not reference_tables and not candidate_tables:
         return _absent_on_both("inv_freq", "neither side has rotary frequencies")
+    if any(_only_replaced(side.signals) for side in (pair.reference, pair.candidate)):
+        note = "the forward of one side writes its frequencies before it reads them"
+        return _absent_on_both("inv_freq", note).model_copy(update={"reason": None})
     if not reference_tables or not candidate_tables:
         return not_observed(
             pair, "inv_freq", reference=not reference_tables, candidate=not candidate_tables
@@ -139,6 +142,13 @@ def _read(side: Frequencies, buffers: dict[str, BufferFacts] | None) -> Frequenc
         for name, facts in side.items()
         if "original_inv_freq" not in name and name not in replaced
     }
+
+
+def _only_replaced(signals: Signals) -> bool:
+    """Return True if forward replaces all frequencies of a side before it reads them."""
+    buffers = signals.buffers or {}
+    names = signals.inv_freq or {}
+    return bool(names) and all(name in buffers and buffers[name].replaced for name in names)
 
 
 def _frequency_items(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from samebits.compare.phases import exception_key, failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,11 +40,25 @@ class Case:
     """Result of the precision ladder for the difference; None if it did not run."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What questions that ran jobs of their own say of the row."""
+    exception: Failure | None = None
+    """The exception that rules are asked about; None for the first one."""
 
     @property
     def failure(self) -> Failure | None:
         """The exception of the cell: from the load, or from the first phase that raised."""
-        return self.capture.raised
+        return self.exception or self.capture.raised
+
+    def each_exception(self) -> Iterator[Case]:
+        """Yield the case for each exception of the cell that is unlike the others, itself first.
+
+        generate() raises what a forward does, and no rule about decoding is to explain that.
+        """
+        yield self
+        known = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
+        for failure in failures(self.capture):
+            if exception_key(failure)[1:] not in known:
+                known.add(exception_key(failure)[1:])
+                yield replace(self, exception=failure)
 
     @property
     def imports(self) -> tuple[ImportFact, ...]:
@@ -84,7 +100,7 @@ class Case:
     def raised_at(self) -> str:
         """Return the line that raised: in the model's own code, else in the library."""
         frame = self.frame(own=True) or self.frame(own=False)
-        return self._place(frame) if frame is not None else "no line was recorded"
+        return self.place(frame) if frame is not None else "no line was recorded"
 
     def exception_lines(self) -> tuple[str, ...]:
         """Return the exception and the lines that raised it, as lines of evidence."""
@@ -97,11 +113,11 @@ class Case:
         for own, owner in ((True, "the model's"), (False, "the library's")):
             frame = self.frame(own=own)
             if frame is not None:
-                place = self._place(frame)
+                place = self.place(frame)
                 lines.append(f"{owner} {place}, in {frame.function}: {frame.code}")
         return tuple(lines)
 
-    def _place(self, frame: Frame) -> str:
+    def place(self, frame: Frame) -> str:
         """Return file and line. A file of the model has its name in the checkpoint.
 
         The folder that remote code is copied to has a different name in every release.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from samebits.defaults.moved import is_same, turn
 from samebits.defaults.table import table
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits.lint.rules.configs import REMOVED
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
@@ -20,13 +22,7 @@ if TYPE_CHECKING:
 
     _OfStack = tuple[str, ConfigField]
 
-_BASE_ATTRIBUTES = (
-    "pad_token_id|eos_token_id|bos_token_id|sep_token_id|decoder_start_token_id"
-    "|tie_word_embeddings|is_decoder|add_cross_attention|cross_attention_hidden_size"
-    "|pruned_heads|torchscript|tie_encoder_decoder|prefix|task_specific_params|tf_legacy_loss"
-    "|use_bfloat16|finetuning_task|tokenizer_class|use_cache|output_attentions|temperature|top_k"
-    "|top_p|max_length|num_beams|do_sample"
-)
+_BASE_ATTRIBUTES = "|".join(sorted(REMOVED | {"use_cache", "output_attentions"}))
 
 
 def _moved_default(case: Case) -> Iterator[Sighting]:
@@ -123,6 +119,15 @@ def _same_fields(case: Case) -> Iterator[tuple[str, _OfStack, _OfStack]]:
             yield path, (old, before[path]), (new, after[path])
 
 
+def _no_defaults(case: Case) -> Iterator[Sighting]:
+    """Find a config class that raises where a release makes one without arguments, to show what is no default."""
+    frames = case.failure.frames if case.failure is not None else ()
+    for frame, inner in pairwise(frames):
+        if inner.own and inner.function == "__init__" and "self.__class__()" in frame.code:
+            made = f"made without arguments by {frame.function}() of the base class"
+            yield Sighting(case.place(inner), (*case.exception_lines(), made))
+
+
 RULES = (
     Rule(
         "SB201",
@@ -152,6 +157,7 @@ RULES = (
         explains=RAISED,
     ),
     Rule("SB209", _moved_default),
+    Rule("SB214", _no_defaults, explains=RAISED),
     Rule("SB211", _replaced),
     Rule("SB212", _ignored, explains=COMPUTED | {"weights"}),
 )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from samebits.records.code import ImportFact
 
 _KWARGS_NAMES = frozenset({"LossKwargs", "TransformersKwargs"})
+_MASKS = "masking_utils"
+_FROM = r"from '(?P<module>transformers[\w.]*)'|No module named '(?P<missing>transformers[\w.]*)'"
 
 
 def _raised_name(case: Case) -> str | None:
@@ -65,7 +67,7 @@ def _loss_kwargs(case: Case) -> Iterator[Sighting]:
 
 def _removed_names(case: Case) -> Iterator[Sighting]:
     instead = finding_page("SB102").instead
-    for where, evidence, *_ in _imports_of(frozenset(instead) | {"masking_utils"}, case):
+    for where, evidence, *_ in _imports_of(frozenset(instead) | {_MASKS}, case):
         names = (name for name in instead if any(re.search(rf"\b{name}\b", e) for e in evidence))
         advice = tuple(f"instead of {name}: {instead[name]}" for name in names)
         yield Sighting(where, (*evidence, *advice))
@@ -73,13 +75,16 @@ def _removed_names(case: Case) -> Iterator[Sighting]:
 
 
 def _listed_names(case: Case) -> Iterator[Sighting]:
-    """Find an ImportError for a name without advice that samebits lint knows to be missing in releases."""
-    raised = case.raised("ImportError", r"cannot import name '(\w+)' from '(transformers[\w.]*)'")
-    if raised is None or raised[1] in finding_page("SB102").instead or raised[1] in _KWARGS_NAMES:
+    """Find the import of a name or module without advice that samebits lint knows to be missing in releases."""
+    name = _raised_name(case)
+    if name is None or name in {*finding_page("SB102").instead, *_KWARGS_NAMES, _MASKS}:
         return
-    mask = mask_of(raised[2], raised[1])
+    raised = case.raised("ImportError|ModuleNotFoundError", _FROM)
+    module = raised and (raised["module"] or raised["missing"])
+    mask = mask_of(module, name if raised["module"] else "*") if raised and module else None
     if mask is not None:
-        advice = f"{raised[2]} has no {raised[1]} in {releases_without(mask)}"
+        has_no = f"{module} has no {name}" if raised and raised["module"] else f"no {module}"
+        advice = f"{has_no} in {releases_without(mask)}"
         fallback = "import it in a try, with a fallback in `except ImportError`"
         yield Sighting(case.raised_at(), (*case.exception_lines(), advice, fallback))
 
@@ -93,7 +98,8 @@ def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
     for fact in case.classes:
         bases = {base.rpartition(".")[2] for base in fact.bases}
         is_head = load is not None and fact.name == load.model_class and "CausalLM" in fact.name
-        if is_head and "PreTrainedModel" in " ".join(bases) and "GenerationMixin" not in bases:
+        is_model = any(base.endswith("PreTrainedModel") for base in bases)
+        if is_head and is_model and "GenerationMixin" not in bases:
             declared = f"class {fact.name}({', '.join(fact.bases)})"
             yield Sighting(
                 f"{fact.file}:{fact.line}",

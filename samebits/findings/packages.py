@@ -17,7 +17,7 @@ NEEDED = "SB318"
 _OF_IMPORT = re.compile(r"(?:\w+\.)*(?:ImportError|ModuleNotFoundError):")
 """How an exception begins that is one of an import."""
 _NAMED = (
-    r"pip install (?:-U |--upgrade )?(?P<pip>[A-Za-z][\w-]*)"
+    r"pip install (?:-U |--upgrade )?(?P<pip>[A-Za-z][\w-]*(?:(?: [A-Za-z][\w-]*)+(?=`))?)"
     r"|requires the (?:🤗 )?(?P<library>[A-Za-z][\w-]*) library but it was not found"
     r"|need to install (?P<install>[a-z][\w-]*)"
     r"|No module named '(?P<module>[A-Za-z]\w*)"
@@ -55,10 +55,10 @@ def missing_packages(exception: str) -> tuple[str, ...]:
 
 def _packages(message: str) -> Iterator[str]:
     for match in re.finditer(_NAMED, message):
-        name = str(match[match.lastgroup or 0]).lower()
-        package = _PACKAGE_OF.get(name, name)
-        if package not in _OF_ENVIRONMENTS:
-            yield package
+        for name in str(match[match.lastgroup or 0]).lower().split():
+            package = _PACKAGE_OF.get(name, name)
+            if package not in _OF_ENVIRONMENTS:
+                yield package
 
 
 def remedy(package: str) -> str:

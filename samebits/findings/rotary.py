@@ -189,7 +189,9 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
         bases = dict.fromkeys(_bases(rope))
         kind, scaling = rope.get("rope_type", "default"), part.get("rope_scaling")
         other_base = is_off and bases and float(base) not in bases
-        other_kind = kind != "default" and not scaling and (is_off or (kinds and kind not in kinds))
+        # 5.x has no such field: rope_scaling of a class of its own is rope_parameters there
+        has_none = "rope_scaling" in part and not scaling
+        other_kind = kind != "default" and has_none and (is_off or (kinds and kind not in kinds))
         if other_base or other_kind:
             lines = (
                 f"config.json has {where}rope_parameters: {json.dumps(rope)}",

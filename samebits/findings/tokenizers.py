@@ -139,6 +139,19 @@ def _package_missing(case: Case) -> Iterator[Sighting]:
         yield Sighting(name, (*case.exception_lines(), f"with it: samebits check {remedy}"))
 
 
+def _base_called_too_early(case: Case) -> Iterator[Sighting]:
+    """Find a method of a custom tokenizer that its base class calls before ``__init__`` is through."""
+    failure = case.failure
+    if failure is None or failure.phase != "tokenizer":
+        return
+    own = [frame for frame in failure.frames if frame.own]
+    if len(own) < 2 or "super().__init__(" not in own[0].code or own[-1].function == "__init__":
+        return
+    if case.raised("AttributeError|TypeError", ""):
+        called = f"__init__ of the base class calls {own[-1].function}() at once"
+        yield Sighting(case.place(own[0]), (*case.exception_lines(), called))
+
+
 RULES = (
     Rule("SB807", _changed_padding_side),
     Rule("SB808", _chat_template_type),
@@ -150,4 +163,10 @@ RULES = (
     ),
     Rule("SB827", _not_as_stated),
     Rule("SB828", _package_missing, explains=RAISED),
+    Rule("SB867", _base_called_too_early, explains=RAISED),
+    Rule(
+        "SB868",
+        raised("TypeError", r"\b_pad\(\) got an unexpected keyword argument 'padding_side'"),
+        explains=RAISED,
+    ),
 )

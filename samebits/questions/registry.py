@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from samebits.findings.case import Case
-    from samebits.findings.rule import Rule
+    from samebits.findings.rule import Rule, Sighting
     from samebits.questions.question import Question
+    from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.ids import Signal
@@ -72,7 +73,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
     """Return the findings of all rules in one cell, in the order of the rules."""
     named: list[Finding] = []
     for rule in rules():
-        for sighting in rule.check(case):
+        for sighting in _sightings(rule, case):
             exception = sighting.evidence[0]
             lines = (line for finding in named for line in finding.evidence)
             if rule in raised.RULES and any(exception in line for line in lines):
@@ -88,6 +89,13 @@ def findings(case: Case) -> tuple[Finding, ...]:
             )
             named.append(finding)
     return tuple(named)
+
+
+def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
+    """Return what a rule sees; one of exceptions is asked about each of them, as a tokenizer's hides no forward's."""
+    if not rule.explains & RAISED:
+        return rule.check(case)
+    return dict.fromkeys(s for each in case.each_exception() for s in rule.check(each))
 
 
 def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:
@@ -178,7 +186,9 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
 
 def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
-    if result.judged in (Verdict.FAILED, Verdict.UNSTABLE):
+    if result.judged is Verdict.FAILED:
+        return is_about(finding, result.failure)
+    if result.judged is Verdict.UNSTABLE:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
@@ -193,6 +203,15 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
         name for item in differing_items(result.signals, *STORED) for name in item.subject.names
     }
     return finding.where in names
+
+
+def is_about(finding: Finding, failure: Failure | None) -> bool:
+    """Return True if the evidence of a finding has the exception.
+
+    Others are of another exception, of a save, of an import behind the one that raised, or of numbers.
+    """
+    message = failure.message.partition("\n")[0] if failure is not None else ""
+    return any(message in line for line in finding.evidence)
 
 
 def texts(codes: Iterable[str]) -> tuple[RuleText, ...]:

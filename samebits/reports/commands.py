@@ -12,6 +12,13 @@ from samebits.matrix.values import id_of_release, is_source
 if TYPE_CHECKING:
     from samebits.records.report import Report
 
+_OF_MODEL = frozenset(
+    {
+        "--package", "--environment-package", "--import", "--class",
+        "--inputs", "--dtypes", "--attention", "--devices",
+    }
+)  # fmt: skip
+
 
 def compare_two(report: Report, first: str, last: str, *, model: str = "", more: str = "") -> str:
     """Return the command that compares two stacks; ``model`` and ``more`` narrow it down.
@@ -21,12 +28,23 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
     words = _words(report.command) or ["samebits", "matrix"]
     options = more.split()
     if words[1:2] == ["check"]:
-        switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]
         ends = [_named(words, id) for id in (first, last)]
-        return command_line([*words[:3], *switches], [*options, "--from", ends[0], "--to", ends[1]])
+        program = [*words[:3], *_of_model(words)]
+        return command_line(program, [*options, "--from", ends[0], "--to", ends[1]])
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
     return command_line(program, [*options, "--environments", f"{first},{last}", *_matrix(words)])
+
+
+def _of_model(words: list[str]) -> list[str]:
+    """Return the options of a check without which its model does not run, or shows no difference."""
+    kept: list[str] = []
+    for word, value in pairwise([*words, ""]):
+        if word in _OF_MODEL:
+            kept += [word, value]
+        elif word.endswith("trust-remote-code"):
+            kept.append(word)
+    return kept
 
 
 def _named(words: list[str], id: str) -> str:

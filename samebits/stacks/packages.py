@@ -71,6 +71,9 @@ _REMEDY = (
     'samebits check --environment-package "numpy<2", in matrix.yaml environments: [{transformers: "4.48", '
     'packages: ["numpy<2"]}].'
 )
+_EXCLUDES = "The package excludes this release in its own metadata: name a version that does not."
+_PINNED = "you require transformers=={}"
+"""What uv says where a package leaves no room for the release of the environment."""
 _UNKNOWN = "was not found in the package registry"
 """What uv says of a name that its index does not have."""
 _NO_SUCH = (
@@ -352,6 +355,8 @@ def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesE
         return PackagesError(msg, contradicts=False, machine=not is_built)
     sentence = _sentence(output)
     remedy = _NO_SUCH if _UNKNOWN in sentence else _REMEDY
+    if _PINNED.format(stack.transformers) in sentence:
+        remedy = _EXCLUDES
     msg = f"its packages do not fit {beside}: {sentence} {remedy}"
     return PackagesError(msg, contradicts=True)
 

@@ -559,6 +559,12 @@ def test_a_package_that_a_load_needs_is_added_and_the_check_run_again(
     assert "a load needs torchvision: added, and run again" in capsys.readouterr().err
 
 
+def test_packages_that_are_missed_one_after_the_other_are_all_added(runner, asked, folder):
+    runner.reports = [needs("einops"), needs("timm", listed=("einops",)), sample_report()]
+    main(folder, "llama")
+    assert asked == [(), ("einops",), ("einops", "timm")]
+
+
 def test_a_package_that_is_listed_or_has_no_wheels_is_not_added(runner, asked, folder):
     runner.reports = [needs("timm", listed=("timm",)), needs("detectron2")]
     main(folder, "llama")

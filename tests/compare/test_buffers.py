@@ -5,7 +5,7 @@ import pytest
 
 from samebits.compare.signals import compare
 from samebits.records.capture import Skip
-from tests.support.builders import buffer, frequencies, nudged, sound, values
+from tests.support.builders import Memory, buffer, frequencies, nudged, sound, values
 
 H1, H2 = values(4, seed=1), values(4, seed=2)
 
@@ -198,6 +198,25 @@ def test_a_weight_without_bytes_is_not_called_the_same(memory):
     sides = sound(memory, skips=[unreadable("weights", "packed")]), sound(memory)
     found = next(s for s in compare(*sides, memory) if s.signal == "weights")
     assert (found.outcome, found.excused) == ("not compared", False)
+
+
+def test_frequencies_that_one_side_writes_in_each_forward_need_no_pair():
+    """DeepSeek's code makes them again in the first forward, where 5.x has not written them."""
+    memory = Memory()
+    name = "model.rotary_emb.inv_freq"
+    reference, candidate = (
+        sound(
+            memory,
+            inv_freq={name: frequencies(memory, H1)},
+            buffers={name: buffer(memory, H1, unwritten=lost, replaced=replaced)},
+        )
+        for lost, replaced in ((False, False), (True, True))
+    )
+    found = next(s for s in compare(reference, candidate, memory) if s.signal == "inv_freq")
+    assert (found.outcome, found.excused) == ("not compared", True)
+    read = sound(memory, inv_freq={}, buffers={})
+    lost = next(s for s in compare(reference, read, memory) if s.signal == "inv_freq")
+    assert (lost.outcome, lost.excused) == ("not compared", False)
 
 
 def test_a_table_of_angles_is_not_compared_with_frequencies(memory):

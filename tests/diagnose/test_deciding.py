@@ -347,4 +347,7 @@ def test_an_exception_is_explained_by_a_rule_for_exceptions(memory):
     reference = tuple(sound(memory, run=run) for run in "ab")
     cell = result(cell_id("5.0"), runs, reference, memory)
     assert cell.verdict is Verdict.FAILED
-    assert codes(cell, [finding("SB701"), finding("SB704")]) == [("SB701", "5.0")]
+    evidence = ("AttributeError in phase forward short: no",)
+    about = [finding(code).model_copy(update={"evidence": evidence}) for code in ("SB701", "SB704")]
+    assert codes(cell, about) == [("SB701", "5.0")]
+    assert codes(cell, [finding("SB701")]) == []  # of another exception

@@ -146,12 +146,15 @@ CRASHES = [
     ("SB102", "ImportError", "cannot import name 'MambaCache' from 'transformers.cache_utils'"),
     ("SB102", "ImportError", "cannot import name 'download_url' from 'transformers.utils' (/x)"),
     ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.modeling_attn_mask_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.generation.beam_search'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute '_extract_past_from_model_output'"),
     ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
     ("SB713", "TypeError", "Tiny.forward() got an unexpected keyword argument 'cache'"),
     ("SB713", "TypeError", "TinyOutput.__init__() got an unexpected keyword argument 'cache'"),
     ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
+    ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'forced_bos_token_id'"),
     ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
     (
         "SB213",
@@ -196,11 +199,13 @@ CRASHES = [
         "TypeError",
         "create_causal_mask() got an unexpected keyword argument 'input_embeds'",
     ),
+    ("SB607", "AttributeError", "'Tiny' object has no attribute '_supports_sdpa'"),
     ("SB701", "AttributeError", "'DynamicCache' object has no attribute 'key_cache'"),
     ("SB701", "AttributeError", "type object 'DynamicCache' has no attribute 'from_legacy_cache'"),
     ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),
     ("SB702", "AttributeError", "'tuple' object has no attribute 'get_seq_length'"),
     ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
+    ("SB868", "TypeError", "T._pad() got an unexpected keyword argument 'padding_side'"),
     ("SB810", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
 ]
 STRICT = "huggingface_hub.errors.StrictDataclassClassValidationError"
@@ -210,6 +215,7 @@ NEAR = [
     ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
     ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
     ("ModuleNotFoundError", "No module named 'torch.unheard_of'"),
+    ("ModuleNotFoundError", "No module named 'transformers.unheard_of'"),
     ("AttributeError", "'Tiny' object has no attribute 'head_mask'"),
     ("AttributeError", "'TinyConfig' object has no attribute 'my_own_field'"),
     ("AttributeError", "'Tiny' object has no attribute 'pad_token_id'"),
@@ -219,6 +225,7 @@ NEAR = [
     ("AttributeError", "'list' object has no attribute 'keys'"),
     ("AttributeError", "'Memory' object has no attribute 'key_cache'"),
     ("ValueError", "Tokenizer class MyTokenizer does not exist"),
+    ("TypeError", "pad() got an unexpected keyword argument 'padding_side'"),
     ("RuntimeError", "size of tensor a (24) must match the size of tensor b (12) at dimension 3"),
 ]
 
@@ -357,6 +364,7 @@ def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
     assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
     assert codes_of(run(("TinyPreTrainedModel", "GenerationMixin"))) == []
     assert codes_of(run(("TinyPreTrainedModel",), skips={})) == []
+    assert codes_of(run(("PreTrainedModelWrapper",))) == []  # of trl, with a generate() of its own
 
 
 def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
@@ -940,6 +948,13 @@ def test_a_mask_that_generate_leaves_out_is_named_where_an_own_method_uses_it():
 def test_what_differs_by_design_is_no_finding():
     noted = relation(DECODE, 3.0, 3.0, note="the rope depends on the length")
     assert codes_of(with_relations(noted)) == []
+    tested = Idiom(name="truth of a cache", file=OWN, line=9, code="if past_key_values")
+    code = own_code().model_copy(update={"idioms": (tested,)})
+    by_design, broken = (
+        with_signals(with_relations(r), code=code) for r in (noted, relation(DECODE, 3.0, 3.0))
+    )
+    assert codes_of(by_design) == []
+    assert codes_of(broken) == ["SB704", "SB708"]
 
 
 def test_rows_with_images_have_findings_of_their_own():
@@ -1211,6 +1226,103 @@ def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
         failed("TypeError", "no len()", phase="greedy short"), "truth of a cache"
     )
     assert codes_of(candidate) == ["SB708"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "message", "codes"),
+    [("greedy short", "no len()", ["SB708"]), ("tokenizer", "no attribute vocab_size", [])],
+)
+def test_a_suspicious_line_explains_no_exception_that_it_is_not_about(phase, message, codes):
+    """Baichuan's tokenizer raises, and its cached decoding is broken beside that."""
+    case = Case(
+        with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
+    )
+    failure = failed("TypeError", message, phase=phase).failure
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure)
+    named = explained(made, {"5.x": findings(case)}).explained_by
+    assert [explanation.code for explanation in named] == codes
+
+
+def test_what_a_forward_raises_is_no_fault_of_a_line_behind_the_cache():
+    """ChatGLM3's tokenizer raises for every text, be it for a forward or for generate()."""
+    raised = [
+        failed("TypeError", "_pad() got an unexpected keyword argument", phase=phase).failure
+        for phase in ("forward short", "greedy short")
+    ]
+    run = with_idiom(capture("5.x"), "truth of a cache")
+    assert codes_of(run.model_copy(update={"failures": tuple(raised)})) == []
+    assert codes_of(run.model_copy(update={"failures": tuple(raised[1:])})) == ["SB708"]
+
+
+OF_TOKENIZER = ("tokenization_tiny.py", "__init__", "super().__init__(**kwargs)", True)
+OF_BASE = ("transformers/tokenization_utils.py", "__init__", "self._add_tokens(", False)
+VOCABULARY = ("tokenization_tiny.py", "get_vocab", "range(self.vocab_size)", True)
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase", "named"),
+    [
+        ((OF_TOKENIZER, OF_BASE, VOCABULARY), "tokenizer", True),
+        ((OF_TOKENIZER, OF_BASE), "tokenizer", False),
+        ((VOCABULARY,), "tokenizer", False),
+        ((OF_TOKENIZER, OF_BASE, VOCABULARY), "forward short", False),
+    ],
+)
+def test_a_tokenizer_whose_base_class_asks_before_it_can_answer_is_named(frames, phase, named):
+    made = [
+        Frame(file=file, line=n, function=function, code=code, own=own)
+        for n, (file, function, code, own) in enumerate(frames, 71)
+    ]
+    message = "TinyTokenizer has no attribute vocab_size"
+    found = findings(Case(capture=failed("AttributeError", message, *made, phase=phase)))
+    places = [(f.code, f.where) for f in found]
+    assert places == ([("SB867", "tokenization_tiny.py:71")] if named else [])
+
+
+@pytest.mark.parametrize(
+    ("caller", "named"), [("self.__class__().to_dict()", True), ("cls(**config_dict)", False)]
+)
+def test_a_config_that_needs_arguments_is_named_where_it_gets_none(caller, named):
+    """InternVL's config raises without the config of its language model."""
+    frames = [
+        Frame(file="transformers/configuration_utils.py", line=893, function="f", code=caller),
+        Frame(file="configuration_tiny.py", line=61, function="__init__", code="raise", own=True),
+    ]
+    found = findings(Case(capture=failed("ValueError", "Unsupported", *frames, phase="config")))
+    expected = [("SB214", "configuration_tiny.py:61")] if named else []
+    assert [(f.code, f.where) for f in found] == expected
+
+
+def test_an_import_behind_the_one_that_raised_does_not_explain_it():
+    code = own_code(imports=(missing("is_torch_fx_available"),))
+    run = failed("ModuleNotFoundError", "No module named 'my_package'", code=code)
+    named = findings(Case(capture=run))
+    assert [finding.code for finding in named] == ["SB102", "SB318"]
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=run.failure)
+    (explanation,) = explained(made, {"5.x": named}).explained_by
+    assert explanation.code == "SB318"
+
+
+@pytest.mark.parametrize("phase", ["tokenizer", "forward short"])
+def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase):
+    """Qwen's tokenizer needs tiktoken, and beside that its forward calls a method that left."""
+    tokenizer, forward = (
+        failed(type_name, message, phase=phase).failure
+        for type_name, message, phase in (
+            ("ImportError", "No module named 'tiktoken'", "tokenizer"),
+            ("AttributeError", "'Tiny' object has no attribute 'get_head_mask'", "forward short"),
+        )
+    )
+    run = capture("5.x").model_copy(update={"failures": (tokenizer, forward)})
+    named = findings(Case(capture=run))
+    assert [finding.code for finding in named] == ["SB104", "SB828"]
+    failure = next(f for f in (tokenizer, forward) if f.phase == phase)
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure, failures=run.failures)
+    (explanation,) = explained(made, {"5.x": named}).explained_by
+    assert explanation.code == {"tokenizer": "SB828", "forward short": "SB104"}[phase]
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
@@ -1986,6 +2098,13 @@ def test_a_rope_type_that_is_ignored_is_named_where_the_base_is_the_default():
 
     assert codes("default") == ["SB506"]
     assert codes("yarn") == []
+
+
+def test_a_flat_base_of_a_custom_class_ignores_no_rope_type():
+    """5.24 loads InternLM2 so; its frequencies are off as they are never written (SB301)."""
+    config = {"rope_parameters": YARN, "rope_theta": YARN["rope_theta"]}
+    run = with_signals(rotary("5.x", 1e6, rope_type="default"), config=config)
+    assert "SB506" not in codes_of(run)
 
 
 @pytest.mark.parametrize(

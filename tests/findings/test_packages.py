@@ -27,6 +27,7 @@ NAMED = [
         "Package `num2words` is required. Install it with `pip install num2words`",
         ("num2words",),
     ),
+    (IMPORT, "were not found: einops, timm. Run `pip install einops timm`", ("einops", "timm")),
     (IMPORT, "You need to install sacremoses to use XLMTokenizer.", ("sacremoses",)),
     (MODULE, "No module named 'timm.data'", ("timm",)),
     (MODULE, "No module named 'cv2'", ("opencv-python-headless",)),

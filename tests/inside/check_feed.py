@@ -4,11 +4,13 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import feeding
 import torch
 import transformers
 from raising import raised
+from samebits_probe.jobs import inputs as inputs_job
 from samebits_probe.model import feed as model_feed
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.tensor import header, raw_bytes
@@ -294,6 +296,29 @@ def test_a_text_is_left_to_each_release_and_all_else_is_fed_by_bytes():
         reason = raised(DoesNotApply, feed.inputs, "short", tokenizer)
         assert reason.why == "inputs"
     assert "makes no token of it" in str(reason)
+
+
+def test_a_class_with_can_generate_of_instances_is_fed():
+    kind = transformers.LlamaForCausalLM
+
+    def can_generate(_self):
+        return True
+
+    with mock.patch.object(kind, "can_generate", can_generate):
+        (record, _feed), _ = choose("llama", TEXT, "LlamaForCausalLM")
+    assert fed(record) == ["input_ids"]
+
+
+def test_a_class_that_gets_generate_from_its_auto_class_generates():
+    class Encoder(transformers.PreTrainedModel):
+        pass
+
+    class Own(Encoder):
+        def prepare_inputs_for_generation(self, input_ids):
+            return {"input_ids": input_ids}
+
+    kinds = (Own, transformers.LlamaForCausalLM, Encoder, transformers.BertModel)
+    assert [inputs_job.generates(kind) for kind in kinds] == [True, True, False, False]
 
 
 def test_numbers_come_in_the_dtype_of_the_cell_and_token_ids_stay_whole():

@@ -117,6 +117,23 @@ class Streams(Counted):
         return output
 
 
+class Smaller:
+    """A tokenizer with less ids than the model, as of Baichuan, whose embeddings are padded."""
+
+    def decode(self, _ids):
+        message = "OUT_OF_RANGE: piece id is out of range."
+        raise IndexError(message)
+
+
+def test_ids_that_the_tokenizer_does_not_know_have_no_text():
+    session = tiny.session_of(model(), PROMPTS, greedy=5)
+    session.loaded.tokenizer = Smaller()
+    with torch.no_grad():
+        greedy.observe(session)
+    assert session.failures == []
+    assert [row["text"] for row in session.signals["greedy"].values()] == [None, None]
+
+
 def test_a_sound_and_streams_of_ids_are_no_tokens():
     for sequences in (torch.zeros(1, 1, 99), torch.zeros(1, 9, 4, dtype=torch.long)):
         made = model(Streams)

@@ -232,6 +232,64 @@ CASES = [
         "def made(config):\n    config.is_decoder = False\n    return M(config)\n",
     ),
     (
+        "SB201",  # 5.x drops what generate() reads, also where it is handed to the base class
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, max_length=9, **kwargs):\n"
+        "        super().__init__(max_length=max_length, **kwargs)\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, pad_token_id=9, **kwargs):\n"
+        "        super().__init__(pad_token_id=pad_token_id, **kwargs)\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.pad = config.pad_token_id\n",
+    ),
+    (
+        "SB201",  # as ChatGLM
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n\n"
+        "def stream(generation_config):\n    generation_config.max_length = 9\n",
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n\n"
+        "def stream(c):\n    c.max_length = 9\n",
+    ),
+    (
+        "SB201",  # as Florence-2 and other copies of BART's config
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, **kwargs):\n"
+        "        super().__init__(**kwargs)\n"
+        "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, first=None, **kwargs):\n"
+        "        self.forced_bos_token_id = first\n        super().__init__(**kwargs)\n"
+        "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
+    ),
+    (
+        "SB607",  # as Florence-2
+        HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
+        "        return self.language_model._supports_sdpa\n",
+        HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
+        "        return not self.config.is_eager\n",
+    ),
+    (
+        "SB868",  # as ChatGLM
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def _pad(self, inputs, max_length=None):\n        return inputs\n",
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def _pad(self, inputs, max_length=None, padding_side=None):\n        return inputs\n",
+    ),
+    (
+        "SB867",  # as Baichuan, ChatGLM2 and Qwen
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
+        "        self.words = {}\n\n    @property\n    def vocab_size(self):\n"
+        "        return len(self.words)\n\n    def get_vocab(self):\n"
+        "        return dict.fromkeys(range(self.vocab_size))\n",
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def __init__(self, **kwargs):\n        self.words = {}\n"
+        "        super().__init__(**kwargs)\n        self.words = {1: 2}\n\n    @property\n"
+        "    def vocab_size(self):\n        return len(self.words)\n\n    def get_vocab(self):\n"
+        "        return dict.fromkeys(range(self.vocab_size))\n",
+    ),
+    (
         "SB202",
         HEAD + "def theta(config: LlamaConfig):\n    return config.rope_theta\n",
         HEAD + "def theta(config: LlamaConfig):\n"

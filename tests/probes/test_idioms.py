@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 
 from samebits_probe.cell.idioms import idioms, renamed_caches
 
+LLAMA = "from transformers.models.llama.modeling_llama import LlamaAttention"
 GUILTY = [
     ("truth of a cache", "if past_key_values and input_ids is not None:\n    pass"),
     ("truth of a cache", "x = 1 if not cache else 2"),
@@ -17,7 +18,8 @@ GUILTY = [
     ("truth of a buffer's values", "if self.table.all() == False:\n    pass"),
     ("first of a layer's output", "h = decoder_layer(h, mask)[0]"),
     ("first of a layer's output", "h = self.layer(h)[0]"),
-    ("past_key_value keyword", "layer(h, past_key_value=cache)"),
+    ("past_key_value keyword", f"layer(h, past_key_value=cache)\n{LLAMA}"),
+    ("past_key_value keyword", "transformers.models.llama.L(h)(past_key_value=cache)"),
     ("logits_to_keep keyword", "model(ids, num_logits_to_keep=1)"),
     ("default for a rope field", "theta = getattr(config, 'rope_theta', 10000.0)"),
 ]
@@ -30,6 +32,7 @@ CLEAN = [
     "h = layer(h)[1]",
     "h = self.norm(h)[0]",
     "layer(h, past_key_values=cache)",
+    "layer(h, past_key_value=cache)",  # Phi-3's own file has no layer of the library
     "theta = getattr(config, 'rope_theta')",
     "theta = getattr(config, 'hidden_size', 3)",
 ]

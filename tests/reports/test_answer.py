@@ -108,6 +108,30 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_a_package_that_the_model_needs_is_named_in_what_to_do():
+    needed = texts(["SB318"])
+    cell = of(
+        NEW,
+        Verdict.FAILED,
+        failure=raised("load", "ImportError", "Run `pip install one two`"),
+        explained_by=tuple(Explanation(code="SB318", where=w, stack=NEW) for w in ("one", "two")),
+    )
+    found = answer(one(cell, rules=needed))
+    assert found.do.startswith(
+        "Name what the model needs: samebits check MODEL --package one --package two"
+    )
+
+
+def test_a_reference_that_raises_is_no_release_to_stay_with():
+    before, after = (
+        of(stack, Verdict.FAILED, failure=raised(phase, "AttributeError", "no x"))
+        for stack, phase in ((OLD, "forward short"), (NEW, "load"))
+    )
+    found = answer(one(before, after.model_copy(update={"reference": before.cell})))
+    assert (found.side.wrong, found.side.why) == ("", f"neither: {NEW} raises, and so does {OLD}")
+    assert found.do == "No release of this run is known to be right"
+
+
 def test_an_unstable_cell_says_what_the_finding_says_of_it():
     for code, change in (
         ("SB301", "every load gives different numbers"),
@@ -132,6 +156,25 @@ def test_numbers_that_no_output_shows_are_not_said_to_change_the_results(signals
     explanation = Explanation(code="SB301", where="scale", stack=NEW)
     cell = of(NEW, Verdict.UNSTABLE, explained_by=(explanation,), unstable_signals=signals)
     assert answer(one(cell)).change == change
+
+
+def test_an_exception_stands_behind_what_is_unstable():
+    failure = raised("forward special", "AttributeError", "no get_head_mask")
+    cell = of(NEW, Verdict.UNSTABLE, unstable_signals=("buffers",), failures=(failure,))
+    explanation = Explanation(code="SB301", where="scale", stack=NEW)
+    update = {"explained_by": (explanation,)}
+    change = "a load leaves numbers unwritten; and AttributeError in forward: no get_head_mask"
+    assert answer(one(cell.model_copy(update=update))).change == change
+    found = [
+        Finding(code=code, where="m.py:7", evidence=(evidence,))
+        for code, evidence in (
+            ("SB104", "AttributeError in phase forward special: no get_head_mask"),
+            ("SB931", "AttributeError: no get_head_mask"),  # of a check
+            ("SB401", "save_pretrained: AttributeError"),
+        )
+    ]
+    named = cell.model_copy(update=update | {"findings": tuple(found)})
+    assert answer(one(named)).change == f"{change} (SB104)"
 
 
 def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():

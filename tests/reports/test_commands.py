@@ -18,12 +18,20 @@ from tests.support.sample_report import sample_report
         ("samebits matrix --quick", "samebits matrix --causes --models m --environments 4.48,5.x"),
         ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
         (
+            "samebits check m --package my-models --class a:B --trust-remote-code --from 5.0 --deep",
+            "samebits check m --package my-models --class a:B --trust-remote-code --causes --from 4.48 --to 5.x",
+        ),
+        (
             "nox -s matrix -- --causes --matrix zoo.yaml",
             "nox -s matrix -- --causes --models m --environments 4.48,5.x --matrix zoo.yaml",
         ),
         (
             "samebits matrix --matrix='my zoo.yaml' --quick",
             "samebits matrix --causes --models m --environments 4.48,5.x '--matrix=my zoo.yaml'",
+        ),
+        (
+            "samebits check m --from 5.0 --dtypes float32",
+            "samebits check m --dtypes float32 --causes --from 4.48 --to 5.x",
         ),
         ("", "samebits matrix --causes --models m --environments 4.48,5.x"),
         (
@@ -35,8 +43,10 @@ from tests.support.sample_report import sample_report
         "nox",
         "installed",
         "check",
+        "check of a package",
         "matrix file",
         "matrix file with =",
+        "check of a dtype",
         "none",
         "no shell accepts it",
     ],

@@ -183,6 +183,16 @@ def test_a_contradiction_is_a_result_in_plain_words(tmp_path, uv):
     )
 
 
+def test_a_package_that_excludes_the_release_is_no_matter_of_the_environment(tmp_path, uv):
+    """As adapters, which requires transformers~=4.57.6, beside 5.24.0."""
+    pinned = f"And because you require transformers=={STACK.transformers}, it cannot be used."
+    uv.failing["compile"] = f"{CONTRADICTION.partition('Because')[0]}{pinned}"
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, "adapters")
+    assert "excludes this release" in str(caught.value)
+    assert "environment-package" not in str(caught.value)
+
+
 def test_a_name_that_no_index_has_is_told_apart_from_a_contradiction(tmp_path, uv):
     uv.failing["compile"] = UNKNOWN
     with pytest.raises(PackagesError) as caught:

@@ -29,10 +29,21 @@ class Idiom(NamedTuple):
 
 def idioms(tree: ast.AST) -> Iterator[Idiom]:
     """Yield the idioms in a syntax tree."""
+    has_layers = any(map(_names_models, ast.walk(tree)))
     for node in ast.walk(tree):
         for name in _idiom_names(node):
+            if name == "past_key_value keyword" and not has_layers:
+                continue  # it calls layers of its own, which know this name
             assert isinstance(node, (ast.expr, ast.stmt))
             yield Idiom(name, node.lineno, ast.unparse(_shown_part(node)).partition("\n")[0][:200])
+
+
+def _names_models(node: ast.AST) -> bool:
+    """Return True for an import of, or a path to, the classes of an architecture of transformers."""
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").startswith("transformers.models")
+    is_path = isinstance(node, ast.Attribute) and node.attr == "models"
+    return is_path and ast.unparse(node) == "transformers.models"
 
 
 def renamed_caches(tree: ast.AST) -> Iterator[Idiom]:

@@ -11,6 +11,7 @@ record holds the texts and all other inputs.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from functools import cache, cached_property
 from pathlib import Path
@@ -74,6 +75,19 @@ class Rows(NamedTuple):
     """Length of the longest row; None if a tokenizer decides it."""
 
 
+def generates(model_class: Any) -> bool:
+    """Return True if a class has generate() once it is loaded.
+
+    An Auto class gives GenerationMixin to a class of the user's that prepares its inputs, and the class itself does
+    not know. ``can_generate`` may be a method of instances, as in LLaDA and OLMo.
+    """
+    can_generate = getattr(model_class, "can_generate", lambda: False)
+    if inspect.signature(can_generate).parameters or can_generate():
+        return True
+    is_given = any(base.__name__ == "GenerationMixin" for base in model_class.__mro__)
+    return not is_given and hasattr(model_class, "prepare_inputs_for_generation")
+
+
 class Chooser:
     """One model's config and class, and the inputs that follow from them."""
 
@@ -91,12 +105,11 @@ class Chooser:
 
     def _traits(self) -> choice.Traits:
         main_input = getattr(self.model_class, "main_input_name", choice.TOKENS)
-        generates = getattr(self.model_class, "can_generate", lambda: False)
         return choice.traits_of(
             load.plain_config(self.config),
             main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
-            generates=bool(generates()),
+            generates=generates(self.model_class),
             series=series_shapes.shapes_of(self.config, self.signature),
             named=named.names(self.model_class, self.signature, self.config),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, keyword, mentions, problem
+from samebits.lint.project import Class, is_self, keyword, mentions, problem
 from samebits.lint.releases import between, joined, since
 
 if TYPE_CHECKING:
@@ -231,6 +231,25 @@ def _has_groups(entry: Class) -> bool:
     )
 
 
+def _asked_too_early(project: Project) -> Iterator[Problem]:
+    """Find a model that asks a part of itself whether it supports SDPA, as the Llava of 4.4x did."""
+    for entry in project.models:
+        method = entry.method("_supports_sdpa")
+        if method is None or guarded(entry.source, method):
+            continue
+        for node in ast.walk(method):
+            if isinstance(node, ast.Attribute) and is_self(node.value) and node.attr != "config":
+                yield problem(
+                    "SB607",
+                    entry.source,
+                    node,
+                    f"__init__ of the base class asks for this before self.{node.attr} is set: "
+                    "AttributeError",
+                    since("4.54"),
+                    "write a class attribute, _supports_sdpa = True",
+                )
+
+
 RULES = (
     LintRule(
         "SB602",
@@ -243,4 +262,5 @@ RULES = (
         _mask_arguments,
     ),
     LintRule("SB604", "note", _packed_heads),
+    LintRule("SB607", "error", _asked_too_early),
 )

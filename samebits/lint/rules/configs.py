@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
@@ -73,6 +74,31 @@ REMOVED = frozenset(
 )
 """Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2, 5.23 and 5.24 do not set."""
 
+_GENERATION = REMOVED - frozenset(
+    [
+        "add_cross_attention",
+        "bos_token_id",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "eos_token_id",
+        "finetuning_task",
+        "is_decoder",
+        "pad_token_id",
+        "prefix",
+        "pruned_heads",
+        "sep_token_id",
+        "task_specific_params",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
+        "tokenizer_class",
+        "torchscript",
+        "use_bfloat16",
+    ]
+)
+"""Those that 5.x does not set either if config.json has them, or a class hands them to its base class: measured in
+5.0, 5.2, 5.13 and 5.24."""
+
 
 def _config_reads(
     project: Project, names: frozenset[str]
@@ -91,18 +117,29 @@ def _is_config(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "config"
 
 
-def _sets(entry: Class, name: str) -> bool:
-    """Return True if a config class sets an attribute, or passes it to its base class."""
+def _is_of_generate(node: ast.AST) -> bool:
+    """Return True for ``generation_config``, which no model's config is."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name == "generation_config"
+
+
+def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
+    """Return True if a config class sets an attribute, or passes it to its base class.
+
+    ``read`` is the node that reads it while the class itself is made: what stands behind it is too late.
+    """
     if entry.attribute(name) is not None:
         return True
+    end = read.lineno if isinstance(read, ast.Attribute) else sys.maxsize
     for node in ast.walk(entry.node):
         if (
             isinstance(node, ast.Attribute)
             and node.attr == name
             and isinstance(node.ctx, ast.Store)
+            and node.lineno < end
         ):
             return True
-        if isinstance(node, ast.keyword) and node.arg == name:
+        if isinstance(node, ast.keyword) and node.arg == name and name not in _GENERATION:
             return True
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return True
@@ -115,7 +152,7 @@ def _missing(project: Project) -> Iterator[Problem]:
     assigned = {
         n.attr
         for _, n in project.nodes(ast.Attribute)
-        if isinstance(n.ctx, ast.Store) and not is_self(n.value)
+        if isinstance(n.ctx, ast.Store) and not is_self(n.value) and not _is_of_generate(n.value)
     }
     for source, node in _config_reads(project, REMOVED - assigned):
         entry = project.config_of(source, node.value, node)
@@ -126,19 +163,40 @@ def _missing(project: Project) -> Iterator[Problem]:
         if not own or any(_sets(c, node.attr) for c in classes):
             continue
         written = project.checkpoint(source) or project.checkpoint(entry.source)
-        if written is not None and node.attr in written:
+        if written is not None and node.attr in written and node.attr not in _GENERATION:
             continue
-        if asks(source, node, node.attr):
+        if not asks(source, node, node.attr):
+            yield _unset(entry, source, node)
+
+
+def _read_by_itself(project: Project) -> Iterator[Problem]:
+    """Find a config that reads in ``__init__`` what its base class set, as copies of BART's do."""
+    for entry in project.configs:
+        classes, outside = project.family(entry)
+        init = entry.method("__init__")
+        if init is None or not all(map(is_base_config, outside)):
             continue
-        yield problem(
-            "SB201",
-            source,
-            node,
-            f"{entry.name} does not set {node.attr}, and the base config no longer does: "
-            "AttributeError",
-            since("5.0"),
-            f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
-        )
+        for node in ast.walk(init):
+            if not isinstance(node, ast.Attribute) or node.attr not in _GENERATION:
+                continue
+            if not isinstance(node.ctx, ast.Load) or not is_self(node.value):
+                continue
+            is_set = any(_sets(c, node.attr, node if c == entry else None) for c in classes)
+            if is_set or guarded(entry.source, node) or asks(entry.source, node, node.attr):
+                continue
+            yield _unset(entry, entry.source, node)
+
+
+def _unset(entry: Class, source: Source, node: ast.Attribute) -> Problem:
+    return problem(
+        "SB201",
+        source,
+        node,
+        f"{entry.name} does not set {node.attr}, and the base config no longer does: "
+        "AttributeError",
+        since("5.0"),
+        f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
+    )
 
 
 def _library_config(project: Project, source: Source, node: ast.AST, where: ast.AST) -> bool:
@@ -204,6 +262,7 @@ def _rope_default(project: Project) -> Iterator[Problem]:
 
 RULES = (
     LintRule("SB201", "error", _missing),
+    LintRule("SB201", "error", _read_by_itself),
     LintRule(
         "SB202",
         "error",

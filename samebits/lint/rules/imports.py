@@ -60,6 +60,7 @@ _INSTEAD = {
     "LogitsWarper": "write LogitsProcessor",
     "AdamW": "write torch.optim.AdamW",
     "VideoInput": "fall back to transformers.video_utils",
+    "modeling_attn_mask_utils": "copy it from 4.57 into your code: it needs torch alone",
     "AutoModelForVision2Seq": "write AutoModelForImageTextToText",
     "AutoModelWithLMHead": "write AutoModelForCausalLM, AutoModelForMaskedLM or AutoModelForSeq2SeqLM",
     "CLIPFeatureExtractor": "write CLIPImageProcessor",
@@ -152,7 +153,11 @@ def _moved(project: Project) -> Iterator[Problem]:
         if mask.startswith("0") and ".models." in module:
             continue  # code of a newer architecture
         place = _ELSEWHERE.get((module, name))
-        remedy = f"import it from {place}" if place else _INSTEAD.get(name)
+        remedy = (
+            f"import it from {place}"
+            if place
+            else _INSTEAD.get(name) or _INSTEAD.get(_last(module))
+        )
         edits: list[Edit] = []
         if place and len(entry.node.names) == 1 and isinstance(entry.node, ast.ImportFrom):
             start = source.span(entry.node)[0]
@@ -167,6 +172,10 @@ def _moved(project: Project) -> Iterator[Problem]:
             remedy or "import it in a try, with a fallback in `except ImportError`",
             edits,
         )
+
+
+def _last(module: str) -> str:
+    return module.rpartition(".")[2]
 
 
 def _no_generation(project: Project) -> Iterator[Problem]:

@@ -177,8 +177,7 @@ def _decoding_change(case: Case) -> str | None:
     if case.failure is not None and case.failure.phase.startswith("greedy"):
         is_named = any(list(check(case)) for check in NAMED_ERRORS)
         return None if is_named else case.exception_lines()[0]
-    broken = next(broken_in(case, *_CACHED_RELATIONS), None)
-    return "; ".join(_seen(case, [broken])) if broken is not None else None
+    return _broken_behind_cache(case)
 
 
 def _change_behind_cache(case: Case) -> str | None:
@@ -189,7 +188,12 @@ def _change_behind_cache(case: Case) -> str | None:
     """
     if not case.idioms(OLD_NAME):
         return _decoding_change(case)
-    broken = next(broken_in(case, *_CACHED_RELATIONS), None)
+    return _broken_behind_cache(case)
+
+
+def _broken_behind_cache(case: Case) -> str | None:
+    """Return how decoding differs from a full forward, other than by the model's design; None if it does not."""
+    broken = next((r for r in broken_in(case, *_CACHED_RELATIONS) if not r.note), None)
     return "; ".join(_seen(case, [broken])) if broken is not None else None
 
 

@@ -9,8 +9,8 @@ from samebits.compare.describe import short, some
 from samebits.compare.outcome import has_other_size
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.findings.rule import UNSTABLE
-from samebits.questions.registry import rules
+from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.questions.registry import is_about, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import kind_words, shown_cause
@@ -65,7 +65,8 @@ def change(cell: CellResult) -> str:
         return f"{_raised(cell.failure)}{rest}"
     match cell.judged:
         case Verdict.UNSTABLE:
-            return _unstable(cell)
+            raised = [f"{_raised(failure)}{_named(failure, cell)}" for failure in cell.failures]
+            return "; and ".join((_unstable(cell), *raised[:1]))
         case Verdict.DIVERGED:
             return _changed(cell)
         case Verdict.UNDECIDED:
@@ -104,6 +105,14 @@ def _raised(failure: Failure) -> str:
     return f"{kind} in {step}: {message}".rstrip(": ")
 
 
+def _named(failure: Failure, cell: CellResult) -> str:
+    """Return the findings about an exception that stands beside the verdict, in brackets."""
+    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    found = (f.code for f in cell.findings if f.code in of_exceptions and is_about(f, failure))
+    codes = ", ".join(dict.fromkeys(found))
+    return f" ({codes})" if codes else ""
+
+
 def only_draws(cell: CellResult) -> bool:
     """Return True if random draws of a forward are all that explains why a cell is unstable."""
     of_draws = {rule.code for rule in rules() if rule.explains == UNSTABLE}
@@ -119,7 +128,8 @@ def _unstable(cell: CellResult) -> str:
     if codes <= {rule.code for rule in rules() if "state" in rule.explains}:
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):
-        return "a load leaves numbers unwritten, which no output that was compared shows"
+        unseen = "" if cell.failures else ", which no output that was compared shows"
+        return f"a load leaves numbers unwritten{unseen}"
     return "every load gives different numbers"
 
 

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.findings.packages import NEEDED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining, faults, sound
+from samebits.reports.answer.side import explaining, faults, raises, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS, explaining_codes
 from samebits.reports.stories import is_reference
@@ -82,6 +83,10 @@ def _unchanged(row: Row) -> str:
 
 def _replacement(cell: CellResult, text: RuleText) -> str:
     """Return what a rule about many names says of the one that an exception names; '' for none."""
+    if text.code == NEEDED:
+        packages = (e.where for e in cell.explained_by if e.code == NEEDED)
+        options = " ".join(f"--package {package}" for package in dict.fromkeys(packages))
+        return f"Name what the model needs: samebits check MODEL {options}"
     message = cell.failure.message if cell.failure is not None else ""
     named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", message)]
     return f"{named[0]}: {text.instead[named[0]]}" if named else ""
@@ -140,7 +145,8 @@ def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if both := [stack for stack in first if all(stack in other for other in others)]:
         return both[-1]
     other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
-    return "" if other in faults(rows[0], report) else other
+    is_faulty = other in faults(rows[0], report) or any(raises(other, row) for row in rows)
+    return "" if is_faulty else other
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:

@@ -57,7 +57,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     if by_finding.why:
         return _with_shared(by_finding, cell, row, report)
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
-        by_itself = _by_itself(cell, report)
+        by_itself = _by_itself(cell, row, report)
         both = (by_itself.why, _by_reason(cell, report).why)
         return by_itself._replace(why=". ".join(filter(None, both)))
     if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
@@ -199,15 +199,22 @@ def _wrong(stack: str, report: Report) -> str:
     return f"{release(stack, report)} is wrong"
 
 
-def _by_itself(cell: CellResult, report: Report) -> Side:
+def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:
     """Return a release that raises, or does not repeat itself, where its reference does both."""
     stack = cell.cell.stack
     if cell.reference is None or cell.reference == cell.cell:
         return Side()
     other = release(cell.reference.stack, report)
+    if cell.judged is Verdict.FAILED and raises(cell.reference.stack, row):
+        return Side(why=f"neither: {release(stack, report)} raises, and so does {other}")
     what = "raises" if cell.judged is Verdict.FAILED else "does not repeat its own results"
     runs = "runs" if cell.judged is Verdict.FAILED else "does"
     return Side(stack, (), f"{release(stack, report)} {what}, {other} {runs}")
+
+
+def raises(stack: str, row: Row) -> bool:
+    """Return True if the model raises in a stack."""
+    return any(cell.cell.stack == stack and cell.judged is Verdict.FAILED for cell in row.cells)
 
 
 def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:

@@ -202,8 +202,14 @@ def _until_end(model: Any, ids: list[int]) -> list[int]:
 
 
 def _text(session: Session, ids: list[int]) -> str | None:
+    """Return the text of the tokens, which only informs; a model may have ids that its tokenizer lacks."""
     tokenizer = session.loaded.tokenizer
-    return None if tokenizer is None else str(tokenizer.decode(ids))
+    if tokenizer is None:
+        return None
+    try:
+        return str(tokenizer.decode(ids))
+    except Exception:  # noqa: BLE001  it is no exception of generate()
+        return None
 
 
 def _top2(scores: torch.Tensor) -> list[list[float]]:

@@ -1,0 +1,98 @@
+"""SB867, SB868: tokenizers whose class is the user's own."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.problem import LintRule, Problem
+from samebits.lint.project import argument_names, is_self, is_super, problem
+from samebits.lint.releases import since
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Class, Project
+    from samebits.lint.source import Function
+
+
+def _base_called_too_early(project: Project) -> Iterator[Problem]:
+    """Find a base class that is called before what its call of get_vocab() needs is set."""
+    for entry in project.classes:
+        bases = project.family(entry)[1]
+        init = entry.method("__init__")
+        if init is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
+            continue
+        calls = (node for node in ast.walk(init) if isinstance(node, ast.Call))
+        call = next((node for node in calls if _is_of_base(node.func)), None)
+        if call is None or guarded(entry.source, call):
+            continue
+        needed = _set_behind(init, call.lineno) & _read_by(entry, "get_vocab", set())
+        if needed:
+            yield problem(
+                "SB867",
+                entry.source,
+                call,
+                f"this calls get_vocab(), which reads self.{min(needed)}, and that is set behind it",
+                since("4.48"),
+                f"set self.{min(needed)} before super().__init__()",
+            )
+
+
+def _is_of_base(func: ast.expr) -> bool:
+    return isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
+
+
+def _set_behind(init: Function, line: int) -> set[str]:
+    """Return the attributes that ``__init__`` sets behind a line, and not before it."""
+    stores = [
+        node
+        for node in ast.walk(init)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and is_self(node.value)
+    ]
+    before = {node.attr for node in stores if node.lineno < line}
+    return {node.attr for node in stores} - before
+
+
+def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
+    """Return the attributes that a method of a class reads, also by its other methods."""
+    method = entry.method(name)
+    if method is None or name in visited:
+        return set()
+    visited.add(name)
+    read = {
+        node.attr
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and is_self(node.value)
+        and entry.attribute(node.attr) is None
+    }
+    return read.union(*(_read_by(entry, other, visited) for other in sorted(read)))
+
+
+def _pad_without_side(project: Project) -> Iterator[Problem]:
+    """Find a _pad() that does not take the side that every call of the base class hands it."""
+    for entry in project.classes:
+        bases = project.family(entry)[1]
+        method = entry.method("_pad")
+        if method is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
+            continue
+        if method.args.kwarg is None and "padding_side" not in argument_names(method):
+            yield problem(
+                "SB868",
+                entry.source,
+                method,
+                "the base class passes padding_side=: TypeError",
+                since("4.48"),
+                "take padding_side=None, and use self.padding_side if it is None",
+            )
+
+
+RULES = (
+    LintRule("SB867", "error", _base_called_too_early),
+    LintRule("SB868", "error", _pad_without_side),
+)
