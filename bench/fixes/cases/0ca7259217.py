@@ -68,7 +68,7 @@ def observe(folder: str) -> object:
     trainer = transformers.Trainer(model=model, args=options)
     try:
         predictions = trainer.predict([row, row]).predictions
-    except Exception as error:
+    except TypeError as error:
         return f"{type(error).__name__}: {error}"[:90]
     return len(predictions) if isinstance(predictions, tuple) else "logits alone"
 
