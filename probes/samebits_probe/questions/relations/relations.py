@@ -51,6 +51,13 @@ _REPEATED_LENGTH = 40
 """Tokens of the prompt that tests whether the model repeats its results."""
 _PLAIN_FORWARDS, _FLOAT64_FACTOR = 350, 3.0
 """Forwards of a decoder, and the cost factor of float64."""
+_OF_PREFIX = frozenset({"paligemma", "colpali"})
+"""Types of models whose prompt sees itself whole, as that of a prefix LM; what follows behind the cache does not."""
+_OF_ORDER = frozenset({"cache", "cache object", "order"})
+"""Needs of the relations that such a prompt breaks."""
+_SEES_ITSELF = (
+    "by design: every token of a prompt sees the whole prompt, and a split one is two prompts"
+)
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -331,7 +338,7 @@ class Judge:
                 continue
             in_float64 = self._with_float64(relation, measured)
             if in_float64.broken(self.subject.dtype):
-                if not self._by_design(in_float64.case):
+                if not self._by_design(relation, in_float64.case):
                     return in_float64
                 by_design = by_design or in_float64
             if measured.case is worst.case:
@@ -349,7 +356,10 @@ class Judge:
 
         return measured._replace(promoted=self.promoted(look))
 
-    def _by_design(self, case: Case) -> str:
+    def _by_design(self, relation: Relation, case: Case) -> str:
+        kind = getattr(self.subject.model.config, "model_type", "")
+        if kind in _OF_PREFIX and not _OF_ORDER.isdisjoint(relation.needs):
+            return _SEES_ITSELF
         return rope.of_ways(self.subject, case.first, case.second)
 
     def promoted(self, look: Callable[[Subject], T]) -> T | None:
@@ -390,7 +400,7 @@ class Judge:
             "distance": decisive.native.whole,
             "promoted": decisive.promoted.whole if decisive.promoted else None,
             "tried": tried,
-            "note": self._by_design(case) if decisive.native.differs else "",
+            "note": self._by_design(relation, case) if decisive.native.differs else "",
         }
         if relation.of_cache:
             return facts | {"cache": cache_table(first, second)}
