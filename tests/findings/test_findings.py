@@ -974,6 +974,14 @@ def test_generation_with_an_image_is_named_where_that_of_the_reference_is_its_fo
     assert codes_of(rounded, reference=kept) == []
 
 
+def test_a_later_turn_that_its_cache_changes_is_named_if_the_reference_keeps_it():
+    name = "generate() over the cache of a turn = anew"
+    broken, rounded = (with_relations(relation(name, *d)) for d in ((2.0, 2.0), (1e-5, 1e-14)))
+    assert codes_of(broken, reference=rounded) == ["SB704"]
+    assert codes_of(broken, reference=broken) == []
+    assert codes_of(rounded, reference=broken) == []
+
+
 def test_generation_that_padding_changes_is_named_whatever_the_reference_does():
     name = "generate() of a padded row = without padding"
     broken, rounded = (with_relations(relation(name, *d)) for d in ((2.0, 2.0), (1e-5, 1e-14)))

@@ -197,6 +197,29 @@ def test_the_sound_of_a_codec_has_channels():
         assert output(made, "EncodecModel", feed)
 
 
+def test_the_sound_of_a_model_with_a_codec_in_it_has_channels():
+    dac = {"encoder_hidden_size": 8, "downsampling_ratios": [2, 4], "hidden_size": 32}
+    config = {
+        "dac_config": {**dac, "codebook_dim": 32},
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "head_dim": 16,
+    }
+    (_, feed), made = choose("pe_audio_encoder", config, "PeAudioEncoder")
+    assert feed.inputs("short", None).kwargs["input_values"].shape == (1, 1, 4000)
+    assert output(made, "PeAudioEncoder", feed)
+
+
+def test_a_wave_without_a_codec_has_no_channels():
+    config = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    small = {"intermediate_size": 48, "num_conv_pos_embeddings": 16}
+    (_, feed), made = choose("wav2vec2", {**config, **small}, "Wav2Vec2Model")
+    assert feed.inputs("short", None).kwargs["input_values"].shape == (1, 4000)
+    assert output(made, "Wav2Vec2Model", feed)
+
+
 def test_video_has_frames():
     config = {**IMAGE, "num_frames": 4, "tubelet_size": 2}
     (_, feed), config = choose("videomae", config, "VideoMAEForVideoClassification")

@@ -53,7 +53,8 @@ def test_a_sound_that_is_read_by_every_step_keeps_the_relation():
     (relation,) = answer.relations
     assert relation["tried"] == 1
     assert relation["promoted"] is None or relation["promoted"]["max_abs"] < 1e-9, relation
-    assert [skip["relation"] for skip in answer.inapplicable] == [generated.PADDED]
+    skipped = [skip["relation"] for skip in answer.inapplicable]
+    assert skipped == [generated.PADDED, generated.LATER]
 
 
 def test_a_step_that_forgets_its_position_is_seen():
@@ -172,6 +173,43 @@ def test_positions_that_count_the_padding_of_text_are_noted():
     relation = of_text(model)
     assert "the first step differs" in relation["note"]
     assert relation["promoted"]["max_abs"] > 1e-3
+
+
+def turn():
+    """Return a row with an image that text follows."""
+    torch.manual_seed(1)
+    ids = torch.tensor([[5, *[90] * 9, 6, 7, 8, 9]])
+    return [("image", {"input_ids": ids, "pixel_values": torch.rand(1, 3, 24, 24)})]
+
+
+def later(model):
+    relations = asked(model, turn()).relations
+    return next(r for r in relations if r["relation"] == generated.LATER)
+
+
+def test_a_turn_over_the_cache_is_what_it_is_anew():
+    relation = later(llava())
+    assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-9
+
+
+def test_a_turn_whose_positions_begin_anew_is_seen():
+    """As in a class that counts positions from what it is fed, once text comes behind a filled cache."""
+    model = llava()
+    inner = getattr(model, "model", model).language_model
+
+    class Restarted(type(inner)):
+        def forward(self, *args, **kwargs):
+            positions = kwargs.get("position_ids")
+            if positions is not None and positions.shape[-1] > 1:
+                kwargs["position_ids"] = positions - positions[:, :1]
+            return super().forward(*args, **kwargs)
+
+    inner.__class__ = Restarted
+    assert later(model)["promoted"]["max_abs"] > 1e-3
+    relations = {r["relation"]: r for r in asked(model, turn()).relations}
+    assert relations[generated.NAME]["promoted"] is None or (
+        relations[generated.NAME]["promoted"]["max_abs"] < 1e-9
+    )
 
 
 def test_ends_that_a_class_gives_itself_are_left_to_it():

@@ -220,6 +220,19 @@ def test_a_mask_that_shows_the_future():
     assert not {"batch position", "batch size", "row order"} & violated(facts)
 
 
+def test_a_prompt_that_sees_itself_is_meant_of_a_prefix_lm_alone():
+    def notes(kind):
+        model = Tiny("mask leaks").eval()
+        model.config.model_type = kind
+        with torch.no_grad():
+            relations = by_name(observe(model, "causal-lm", model.config, {}))
+        return {name: relations[name]["note"] for name in ("causality", *CACHED, "batch size")}
+
+    meant = {name for name, note in notes("paligemma").items() if "by design" in note}
+    assert meant == {"causality", *CACHED}
+    assert not any(notes("tiny").values())
+
+
 def test_a_model_whose_order_is_an_argument_promises_no_causality():
     """XLNet reads later tokens, unless a perm_mask forbids it."""
 

@@ -46,6 +46,9 @@ class Encoder(torch.nn.Module):
         if self.defect == "draws all":
             states, mean, scores = (t + torch.rand_like(t) for t in (states, mean, scores))
         table = scores @ scores.T  # all rows against all rows
+        if self.defect == "has a loss":
+            loss = scores.square().mean().repeat(len(scores))
+            return {"mean": mean, "codebook_loss": loss}
         return {"states": states, "mean": mean, "scores": scores, "table": table}
 
 
@@ -106,6 +109,11 @@ def test_a_table_of_all_rows_is_no_row():
     found, _ = relations()
     names = {layer["name"] for layer in found[rows.SIZE]["layers"]}
     assert names == {"output states", "output mean", "output scores"}
+
+
+def test_a_loss_that_each_row_has_is_no_row():
+    found, _ = relations("has a loss")
+    assert {*distances(found["batch size"])} == {"output mean"}
 
 
 def test_a_model_that_does_not_repeat_is_not_accused():

@@ -268,9 +268,17 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "input_values" and hasattr(config, "frequency_stride"):
         return int(config.max_length), int(config.num_mel_bins)  # a spectrogram, as AST has it
     if argument == "input_values":
-        channels = getattr(config, "audio_channels", 1)
-        return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
+        codec = _codec_of(config)
+        return (4000,) if codec is None else (int(getattr(codec, "audio_channels", 1)), 4000)
     raise NotFed(f"no rule to make {argument}")
+
+
+def _codec_of(config: Any) -> Any:
+    """Return the config of a codec, whose sounds have a dimension of channels; None for another model of sounds."""
+    if hasattr(config, "codebook_size"):
+        return config
+    inner = (value for value in vars(config).values() if hasattr(value, "model_type"))
+    return next((codec for part in inner if (codec := _codec_of(part)) is not None), None)
 
 
 def _matches_two_images(config: Any) -> bool:

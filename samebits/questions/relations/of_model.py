@@ -57,6 +57,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "rows of text after images = before": ("before", "after"),
     "generate() with images or sounds = forward": ("generate()", "forward"),
     "generate() of a padded row = without padding": ("padded", "without padding"),
+    "generate() over the cache of a turn = anew": ("over the cache", "anew"),
     "SDPA = eager attention": ("SDPA", "eager"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and

@@ -42,6 +42,7 @@ RelationName = Literal[
     "rows of text after images = before",
     "generate() with images or sounds = forward",
     "generate() of a padded row = without padding",
+    "generate() over the cache of a turn = anew",
     "SDPA = eager attention",
 ]
 """The names of the relations."""

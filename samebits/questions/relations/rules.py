@@ -33,6 +33,7 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "multi-token verify = single-token decode",
 )
 _GENERATION: RelationName = "generate() with images or sounds = forward"
+_LATER_TURN: RelationName = "generate() over the cache of a turn = anew"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
@@ -238,7 +239,7 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
     One that padding changes behind its first step is wrong whatever the reference does.
     """
     kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
-    broken = [r for r in broken_in(case, _GENERATION) if r.relation in kept]
+    broken = [r for r in broken_in(case, _GENERATION, _LATER_TURN) if r.relation in kept]
     if broken:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
     if padded := [r for r in broken_in(case, UNPLACED[1]) if not r.note]:

@@ -3,6 +3,8 @@
 What generate() computes step by step, through its cache, must be what one forward without a cache computes of the same
 tokens beside the same image or sound. The relations of tokens feed text alone, and leave models of sounds out.
 
+A second turn of text, over the cache of the first and without its image, must be what it is anew with the image.
+
 A row must give what it gives without its padding, be it of text alone. Some classes are not made for padding on the left:
 only where the first step agrees are the later ones compared, which come from the cache.
 """
@@ -25,20 +27,24 @@ from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
 
-NAME, PADDED = (
+NAME, PADDED, LATER = (
     "generate() with images or sounds = forward",
     "generate() of a padded row = without padding",
+    "generate() over the cache of a turn = anew",
 )
-NAMES = (NAME, PADDED)
+NAMES = (NAME, PADDED, LATER)
 _STEPS = 4
 _N_TOKENS, _N_PADS = 9, 3
 _FIRST = "logits of the first step"
+_TURN = 3
+"""Tokens of text that begin a second turn."""
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
 _ENDLESS = {"eos_token_id": None, "pad_token_id": 0}
 """Arguments with which generate() makes all steps."""
 _UNKNOWN = "how its arguments go on behind the prompt is not known"
 _NO_PADDING = "the first step differs, so its class may not be made for padding on the left"
+_NO_TURN = "what it chose is no text, its arguments go on in no known way, or its cache cannot be handed on"
 _ROUNDING = 1e-3
 """Part of the first step's largest logit up to which padding may move it."""
 
@@ -46,7 +52,7 @@ _ROUNDING = 1e-3
 def observe(
     model: Any, prompts: Iterable[tuple[str, Facts]], padded: Facts | None = None
 ) -> Answer:
-    """Try both relations on the prompts that are more than text; of each the worst one is returned.
+    """Try the relations on the prompts that are more than text; of each the worst one is returned.
 
     ``padded`` is one row of text with padding, if the model takes text alone.
     """
@@ -64,12 +70,17 @@ def observe(
         return _untried(reason)
     whole = [tried(runner, _way(name, kwargs), _UNKNOWN) for name, kwargs in listed]
     if prompts and not listed:
-        whole.append(rows.untried(no_media, (NAME,)))
+        whole.append(rows.untried(no_media, (NAME, LATER)))
     ways = [way for name, kwargs in listed if (way := _padded_way(name, kwargs)) is not None]
     ways += [] if padded is None else [_way_of_row("text", padded, 0)]
     if not ways:
         whole.append(rows.untried("no prompt of it has a padded row of a decoder", (PADDED,)))
-    return rows.worst_of([*whole, *(_noted(tried(runner, way)) for way in ways)], NAMES)
+    turns = [way for name, kwargs in listed if (way := _later_way(name, kwargs)) is not None]
+    if listed and not turns:
+        whole.append(rows.untried("no prompt of it is all of tokens without padding", (LATER,)))
+    later = [tried(runner, way, _NO_TURN) for way in turns]
+    padded_rows = [_noted(tried(runner, way)) for way in ways]
+    return rows.worst_of([*whole, *padded_rows, *later], NAMES)
 
 
 def padded_text(model: Any, config: Any) -> Facts | None:
@@ -77,12 +88,12 @@ def padded_text(model: Any, config: Any) -> Facts | None:
     if not getattr(model, "can_generate", lambda: False)():
         return None
     text = text_config(config)
-    ids, pads = seeded_ids("padded text", _N_TOKENS, text), [pad_id(text)] * _N_PADS
-    is_right = bool(getattr(config, "is_encoder_decoder", False))
-    row = torch.tensor([ids + pads if is_right else pads + ids])
-    shown = [1] * _N_TOKENS, [0] * _N_PADS
-    mask = torch.tensor([[*shown[0], *shown[1]] if is_right else [*shown[1], *shown[0]]])
-    given = {TOKENS: row, MASK: mask} | named.beside(model, row)
+    tokens = seeded_ids("padded text", _N_TOKENS, text)
+    ids = torch.tensor([[*tokens, *[pad_id(text)] * _N_PADS]])
+    mask = torch.tensor([[*[1] * _N_TOKENS, *[0] * _N_PADS]])
+    if not getattr(config, "is_encoder_decoder", False):
+        ids, mask = ids.flip(1), mask.flip(1)
+    given = {TOKENS: ids, MASK: mask} | named.beside(model, ids)
     return {name: tensor.to(model.device) for name, tensor in given.items()}
 
 
@@ -141,9 +152,50 @@ def _padded_pairs(padded: Facts, alone: Facts, runner: Runner) -> dict[str, Pair
     if (first[:, 0] - second[:, 0]).abs().max() > _ROUNDING * second[:, 0].abs().max():
         return {_FIRST: (first[:, :1], second[:, :1])}
     new = other_ids[:, other_ids.shape[1] + 1 - second.shape[1] :]
-    n_same = int((ids[:, -new.shape[1] :] == new).all(0).long().cumprod(0).sum())
+    n_same = _n_same(ids[:, -new.shape[1] :], new)
     steps = slice(1, 1 + n_same)
     return {"logits": (first[:, steps], second[:, steps])} if n_same else {}
+
+
+def _later_way(prompt: str, kwargs: Facts) -> Way | None:
+    """Return how a second turn goes on behind a prompt; None for one with a decoder of its own, or with padding."""
+    if DECODER in kwargs or TOKENS not in kwargs or not bool(kwargs.get(MASK, torch.ones(1)).all()):
+        return None
+    case = f"{prompt}: {_STEPS} tokens, {_TURN} more, {_STEPS} tokens"
+    return Way(LATER, case, kwargs, partial(_later_pairs, kwargs))
+
+
+def _later_pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
+    """Return the logits of a second turn over the cache of the first, and anew, up to the first other token."""
+    never = torch.tensor(media_way.reserved(runner.model.config))
+    text = kwargs[TOKENS][0][~torch.isin(kwargs[TOKENS][0], never)][-_TURN:]
+    if not len(text) or not forks.generates_behind_cache(runner.model):
+        return {}
+    first, second = runner.call(partial(_two_turns, runner.model, text), kwargs)
+    n_steps, n_ids = len(second.logits), second.sequences.shape[1]
+    ids = second.sequences[:, : n_ids - n_steps]
+    longer = _behind(kwargs, ids)
+    if longer is None or torch.isin(first.sequences[:, kwargs[TOKENS].shape[1] :], never).any():
+        return {}
+    over_cache = torch.stack(second.logits, dim=1)
+    anew, chosen = _generated(runner, longer)
+    n_same = _n_same(second.sequences[:, ids.shape[1] : -1], chosen[:, ids.shape[1] :])
+    return {"logits": (over_cache[:, : n_same + 1], anew[:, : n_same + 1])}
+
+
+def _two_turns(model: Any, text: torch.Tensor, **given: Any) -> tuple[Any, Any]:
+    """Return what generate() returns for a prompt, and for text behind it over the cache that it returned."""
+    forks.drop_cache(model)
+    settings = GREEDY_LOGITS | {"max_new_tokens": _STEPS} | _ENDLESS
+    first = model.generate(**given, **settings)
+    ids = torch.cat([first.sequences, text.repeat(len(first.sequences), 1)], dim=1)
+    mask, cache = torch.ones_like(ids), forks.behind_cache(model, first.past_key_values, ids)
+    return first, model.generate(**{TOKENS: ids, MASK: mask}, **cache, **settings)
+
+
+def _n_same(first: torch.Tensor, second: torch.Tensor) -> int:
+    """Return how many tokens two batches of ids begin with in common, in every row."""
+    return int((first == second).all(0).long().cumprod(0).sum())
 
 
 def _generated(runner: Runner, kwargs: Facts) -> tuple[torch.Tensor, torch.Tensor]:

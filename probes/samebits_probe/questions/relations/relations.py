@@ -52,6 +52,13 @@ _REPEATED_LENGTH = 40
 """Tokens of the prompt that tests whether the model repeats its results."""
 _PLAIN_FORWARDS, _FLOAT64_FACTOR = 350, 3.0
 """Forwards of a decoder, and the cost factor of float64."""
+_OF_PREFIX = frozenset({"paligemma", "colpali"})
+"""Types of models whose prompt sees itself whole, as that of a prefix LM; what follows behind the cache does not."""
+_OF_ORDER = frozenset({"cache", "cache object", "order"})
+"""Needs of the relations that such a prompt breaks."""
+_SEES_ITSELF = (
+    "by design: every token of a prompt sees the whole prompt, and a split one is two prompts"
+)
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -334,7 +341,7 @@ class Judge:
                 continue
             in_float64 = self._with_float64(relation, measured)
             if in_float64.broken(self.subject.dtype):
-                if not self._by_design(relation.name, in_float64.case):
+                if not self._by_design(relation, in_float64.case):
                     return in_float64
                 by_design = by_design or in_float64
             if measured.case is worst.case:
@@ -352,14 +359,17 @@ class Judge:
 
         return measured._replace(promoted=self.promoted(look))
 
-    def _note(self, name: str, measured: Measured) -> str:
-        if name == UNPLACED and not measured.broken(self.subject.dtype):
+    def _note(self, relation: Relation, measured: Measured) -> str:
+        if relation.name == UNPLACED and not measured.broken(self.subject.dtype):
             return ""
-        return self._by_design(name, measured.case) if measured.native.differs else ""
+        return self._by_design(relation, measured.case) if measured.native.differs else ""
 
-    def _by_design(self, name: str, case: Case) -> str:
-        if name == UNPLACED:
+    def _by_design(self, relation: Relation, case: Case) -> str:
+        if relation.name == UNPLACED:
             return "without positions, a class may count them from the first pad on"
+        kind = getattr(self.subject.model.config, "model_type", "")
+        if kind in _OF_PREFIX and not _OF_ORDER.isdisjoint(relation.needs):
+            return _SEES_ITSELF
         return rope.of_ways(self.subject, case.first, case.second)
 
     def promoted(self, look: Callable[[Subject], T]) -> T | None:
@@ -400,7 +410,7 @@ class Judge:
             "distance": decisive.native.whole,
             "promoted": decisive.promoted.whole if decisive.promoted else None,
             "tried": tried,
-            "note": self._note(relation.name, decisive),
+            "note": self._note(relation, decisive),
         }
         if relation.of_cache:
             return facts | {"cache": cache_table(first, second)}

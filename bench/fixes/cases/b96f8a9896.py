@@ -1,0 +1,85 @@
+"""Ministral 3 scales its queries by the positions of each row.
+
+https://github.com/huggingface/transformers/pull/44860
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "symptom": "a batch that is padded on the left gives Ministral 3 other logits: padding is counted",
+    "area": "computation",
+    "signals": ("logits", "hidden_states"),
+    "findings": ("SB705", "SB865"),
+    "says": (r"llama_4",),
+    "source": ("get_llama_4_attn_scale", "modeling_ministral3.py", "Ministral3Attention"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny Ministral 3 whose scale changes every 8 positions, and its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.Ministral3Config(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        rope_parameters={
+            "type": "yarn",
+            "rope_theta": 1000000.0,
+            "factor": 16.0,
+            "original_max_position_embeddings": 8,
+            "max_position_embeddings": 128,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale_all_dim": 1.0,
+            "mscale": 1.0,
+            "llama_4_scaling_beta": 0.5,
+        },
+    )
+    transformers.Ministral3ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether padding on the left changes the last logits by more than rounding."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.arange(4, 16)[None]
+    padded = torch.cat([torch.zeros(1, 5, dtype=torch.long), ids], 1)
+    mask = (padded != 0).long()
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        alone = model(ids).logits[0, -1]
+        both = model(padded, attention_mask=mask, position_ids=places).logits[0, -1]
+    return bool((alone - both).abs().max() > 1e-3)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
