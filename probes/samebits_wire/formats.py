@@ -49,7 +49,7 @@ GRAFT: Final = 5
 # 4: its hashes are BLAKE3, which it names.
 # 5: no forks.
 
-INPUTS: Final = 10
+INPUTS: Final = 11
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
@@ -61,6 +61,7 @@ INPUTS: Final = 10
 # 8: sounds of Gemma 4.
 # 9: rows with an image in front of the text, decoder ids beside a decoder's config, larger images to match.
 # 10: images with boxes of words, of two resolutions, in parts of parts; sounds in windows.
+# 11: channels of a sound where a codec is inside.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

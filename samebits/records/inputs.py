@@ -61,7 +61,7 @@ class InputsFile(JobFile):
     """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
-    format_version: Literal[10] = formats.INPUTS
+    format_version: Literal[11] = formats.INPUTS
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     stack: str
