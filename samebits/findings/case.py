@@ -60,6 +60,12 @@ class Case:
                 known.add(exception_key(failure)[1:])
                 yield replace(self, exception=failure)
 
+    def sides(self) -> Iterator[tuple[Capture, Capture, bool]]:
+        """Yield each side, the other one, and whether it is the reference; nothing without a reference."""
+        if self.reference is not None:
+            yield self.capture, self.reference, False
+            yield self.reference, self.capture, True
+
     @property
     def imports(self) -> tuple[ImportFact, ...]:
         """Imports from transformers in the model's own code."""

@@ -77,26 +77,23 @@ def _whole_heads(case: Case) -> Iterator[Sighting]:
 
     ``bamba`` of 5.0 to 5.13: ``compute_default_rope_parameters`` in models/bamba/modeling_bamba.py.
     """
-    if case.reference is None:
-        return
-    sides = (case.reference, case.capture)
     used = case.capture.signals.config_use or {}
-    shares = {path: field.written for path, field in used.items() if path.endswith(_SHARE)}
-    for name in _inv_freq(sides[0]).keys() & _inv_freq(sides[1]).keys():
-        dims = [2 * math.prod(_inv_freq(side)[name].ref.shape) for side in sides]
-        for path, share in shares.items():
-            if not isinstance(share, float) or min(dims) != int(max(dims) * share):
+    written = {path: field.written for path, field in used.items() if path.endswith(_SHARE)}
+    shares = {path: share for path, share in written.items() if isinstance(share, float)}
+    sizes = {*_head_sizes(case.capture.signals.config or {})}
+    for side, other, of_reference in case.sides():
+        for name, facts in _inv_freq(side).items():
+            partial = _inv_freq(other).get(name)
+            whole, part = (2 * math.prod(f.ref.shape) if f else 0 for f in (facts, partial))
+            path = next((p for p, share in shares.items() if int(whole * share) == part), "")
+            if not path or part in (0, whole) or whole not in sizes:
                 continue
-            if max(dims) not in _head_sizes(case.capture.signals.config or {}):
-                continue
-            wrong = dims.index(max(dims))
             lines = (
-                f"config.json has {path}: {share}",
-                f"{sides[wrong].cell.stack} rotates all {max(dims)} dimensions of a head",
-                f"{sides[1 - wrong].cell.stack} rotates {min(dims)} of them",
+                f"config.json has {path}: {shares[path]}",
+                f"{side.cell.stack} rotates all {whole} dimensions of a head",
+                f"{other.cell.stack} rotates {part} of them",
             )
-            yield Sighting(name, lines, of_reference=wrong == 0)
-            break
+            yield Sighting(name, lines, of_reference=of_reference)
 
 
 def _head_sizes(config: dict[str, Any]) -> Iterator[int]:

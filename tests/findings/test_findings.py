@@ -671,6 +671,9 @@ def test_a_release_that_rotates_whole_heads_is_wrong_where_the_config_has_a_part
     (found,) = [f for f in findings(Case(part, whole)) if f.code == "SB503"]
     assert found.of_reference
     assert codes_of(part, reference=part) == []
+    # a factor of 1 is no part, as in Phi-3
+    every = partial_rope("4.57", 4, share=1.0)
+    assert codes_of(partial_rope("5.x", 4, share=1.0), reference=every) == []
     # nothing in the file says that a part is rotated, or heads have another size
     without = partial_rope("5.x", 4, share=None)
     assert codes_of(without, reference=partial_rope("4.57", 2, share=None)) == []
