@@ -38,8 +38,8 @@ CAPTURE: Final = 27
 # 24: whether generate() with an image or a sound is its own forward.
 # 25: whether padding changes what generate() computes behind its first step; a base model that only rounds otherwise.
 # 26: which tensors of an adapter are not in the model.
-# 27: padding without positions, and generate() of a padded row of text; whether a later turn of generate() over the cache of the first is what it is anew; no loss among the
-#     outputs of rows; what a prefix LM breaks by design.
+# 27: padding without positions, and generate() of a padded row of text; whether a later turn of generate() over
+#     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

@@ -67,7 +67,7 @@ def inv_freq(pair: Pair) -> SignalComparison:
         return _absent_on_both("inv_freq", "neither side has rotary frequencies")
     if any(_only_replaced(side.signals) for side in (pair.reference, pair.candidate)):
         note = "the forward of one side writes its frequencies before it reads them"
-        return _absent_on_both("inv_freq", note).model_copy(update={"reason": None})
+        return _left_out("inv_freq", note)
     if not reference_tables or not candidate_tables:
         return not_observed(
             pair, "inv_freq", reference=not reference_tables, candidate=not candidate_tables
@@ -79,13 +79,19 @@ def inv_freq(pair: Pair) -> SignalComparison:
 
 def _absent_on_both(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
     """Return the comparison of a signal that both sides looked for and neither has."""
+    return _left_out(signal, note, Reason.ON_NEITHER_SIDE)
+
+
+def _left_out(
+    signal: Literal["buffers", "inv_freq"], note: str, reason: Reason | None = None
+) -> SignalComparison:
     return SignalComparison(
         signal=signal,
         outcome="not compared",
         n_items=0,
         n_differ=0,
         note=note,
-        reason=Reason.ON_NEITHER_SIDE,
+        reason=reason,
         excused=True,
     )
 

@@ -214,10 +214,10 @@ RULES = (
     Rule("SB602", _longer_mask, explains=RAISED),
     Rule("SB603", raised("TypeError", r"create_\w*causal_mask\(\)"), explains=RAISED),
     Rule("SB604", _packed, explains=DECODED),
+    Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
     Rule(
         "SB607",
         raised("AttributeError", r"has no attribute '_supports_sdpa'"),
         explains=RAISED,
     ),
-    Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
 )

@@ -157,7 +157,7 @@ RULES = (
         explains=RAISED,
     ),
     Rule("SB209", _moved_default),
-    Rule("SB214", _no_defaults, explains=RAISED),
     Rule("SB211", _replaced),
     Rule("SB212", _ignored, explains=COMPUTED | {"weights"}),
+    Rule("SB214", _no_defaults, explains=RAISED),
 )

@@ -131,16 +131,15 @@ def _ignored_tensors(case: Case) -> Iterator[Sighting]:
 
 def _dropped_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that are parameters on one side and nothing on the other, where the outputs differ, too."""
-    if case.reference is None or not case.has_diverged:
+    outcomes = {case.outcome(signal) for signal in ("logits", "outputs", "decode")}
+    if not case.has_diverged or "differs" not in outcomes:
         return
-    if "differs" not in {case.outcome(signal) for signal in ("logits", "outputs", "decode")}:
-        return
-    for holder, other in ((case.reference, case.capture), (case.capture, case.reference)):
-        weights = other.signals.weights
+    for side, other, of_reference in case.sides():
+        weights = side.signals.weights
         unused = set(weights.unused if weights is not None else ())
         held = [
             piece.tensor
-            for facts in weights_of(holder).values()
+            for facts in weights_of(other).values()
             for piece in facts.pieces
             if facts.kind == "parameter" and piece.tensor in unused
         ]
@@ -148,10 +147,10 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
             n, it = plural(len(names), "tensor"), "each" if names[1:] else "it"
             lost = f"{n} of the checkpoint into no parameter: {some(names, _MAX_SHOWN)}"
             evidence = (
-                f"{other.cell.stack} puts {lost}",
-                f"{holder.cell.stack} puts {it} into one",
+                f"{side.cell.stack} puts {lost}",
+                f"{other.cell.stack} puts {it} into one",
             )
-            yield Sighting(names[0], evidence, of_reference=other is case.reference)
+            yield Sighting(names[0], evidence, of_reference=of_reference)
 
 
 def _is_outside_state_dict(tensor: Provenance) -> bool:

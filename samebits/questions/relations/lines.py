@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
 from samebits.compare.phases import DECODED
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import UNPLACED, RelationName, signals_of
+from samebits.questions.relations.records import LEFT_TO_CLASSES, RelationName, signals_of
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
 
@@ -72,7 +72,7 @@ class Line(NamedTuple):
 
         Where another stack keeps it, padding is not left to a model's design.
         """
-        if self.name in UNPLACED and any(
+        if self.name in LEFT_TO_CLASSES and any(
             self.standing_on(stack) in _HOLDING for stack in self.cases
         ):
             return False
@@ -166,7 +166,7 @@ def lines(rows: Iterable[Row]) -> list[Line]:
     return [
         line
         for line in all_lines
-        if (line.cases or line.reasons) and not (line.name in UNPLACED and line.by_design())
+        if (line.cases or line.reasons) and not (line.name in LEFT_TO_CLASSES and line.by_design())
     ]
 
 

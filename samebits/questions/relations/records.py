@@ -46,10 +46,8 @@ RelationName = Literal[
     "SDPA = eager attention",
 ]
 """The names of the relations."""
-UNPLACED: tuple[RelationName, ...] = (
-    "left padding, positions left out",
-    "generate() of a padded row = without padding",
-)
+PADDED_GENERATION: RelationName = "generate() of a padded row = without padding"
+LEFT_TO_CLASSES: tuple[RelationName, ...] = ("left padding, positions left out", PADDED_GENERATION)
 """Those that a class may break by design: that another release keeps them shows that it is none."""
 
 

@@ -10,7 +10,7 @@ from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
 from samebits.findings.case import seen_with
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import RELATIONS, UNPLACED
+from samebits.questions.relations.records import LEFT_TO_CLASSES, PADDED_GENERATION, RELATIONS
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
@@ -49,14 +49,17 @@ def broken_in(case: Case, *names: RelationName) -> Iterator[Relation]:
 
 def with_standing(case: Case, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
     """Yield the relations of these names that have the wanted standing."""
-    return _standing(case.capture, wanted, *names)
-
-
-def _standing(capture: Capture, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
-    relations, dtype = RELATIONS.in_cell(capture), capture.cell.variant.dtype
-    for relation in relations.relations if relations is not None else ():
-        if relation.relation in names and judge_relation(relation, dtype) == wanted:
+    for relation, standing in _standings(case.capture):
+        if relation.relation in names and standing == wanted:
             yield relation
+
+
+def _standings(capture: Capture | None) -> Iterator[tuple[Relation, Standing]]:
+    """Yield the relations inside a cell, each with its standing; nothing without a cell."""
+    relations = RELATIONS.in_cell(capture) if capture is not None else None
+    for relation in relations.relations if relations is not None else ():
+        assert capture is not None
+        yield relation, judge_relation(relation, capture.cell.variant.dtype)
 
 
 def asked_of_made(case: Case) -> tuple[str, ...]:
@@ -139,17 +142,18 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
 
 def _broken_in_one(case: Case) -> Iterator[Sighting]:
     """Find padding without positions that one side keeps off real tokens, and the other does not."""
-    if case.reference is None:
-        return
-    for side, other in ((case.capture, case.reference), (case.reference, case.capture)):
-        kept = {relation.relation for relation in _kept(other)}
-        standing = _standing(side, Standing.BROKEN, *UNPLACED)
-        broken = [r for r in standing if r.relation in kept and r.note]
+    for side, other, of_reference in case.sides():
+        left = _kept(other).intersection(LEFT_TO_CLASSES)
+        broken = [
+            relation
+            for relation, standing in _standings(side)
+            if relation.relation in left and relation.note and standing == Standing.BROKEN
+        ]
         if broken:
             yield Sighting(
                 "padded batch, positions left out",
                 _seen(case, broken),
-                of_reference=side is case.reference,
+                of_reference=of_reference,
                 of_prompts=tuple(_padded_prompts(case)),
             )
 
@@ -227,7 +231,7 @@ def _batch_dependent(case: Case) -> Iterator[Sighting]:
 
 def _other_embeddings(case: Case) -> Iterator[Sighting]:
     """Find embeddings of which something else is computed than of their token ids, but not in the reference."""
-    kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
+    kept = _kept(case.reference)
     broken = [r for r in broken_in(case, *_OF_EMBEDDINGS) if r.relation in kept]
     if broken:
         yield Sighting("inputs_embeds", _seen(case, broken))
@@ -238,23 +242,18 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
 
     One that padding changes behind its first step is wrong whatever the reference does.
     """
-    kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
+    kept = _kept(case.reference)
     broken = [r for r in broken_in(case, _GENERATION, _LATER_TURN) if r.relation in kept]
     if broken:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
-    if padded := [r for r in broken_in(case, UNPLACED[1]) if not r.note]:
+    if padded := [r for r in broken_in(case, PADDED_GENERATION) if not r.note]:
         yield Sighting("generate() of a padded row", _seen(case, padded))
 
 
-def _kept(capture: Capture) -> Iterator[Relation]:
-    """Yield the relations that hold in a cell, or all but rounding of them."""
-    relations = RELATIONS.in_cell(capture)
-    for relation in relations.relations if relations is not None else ():
-        if judge_relation(relation, capture.cell.variant.dtype) in (
-            Standing.HOLDS,
-            Standing.ROUNDING,
-        ):
-            yield relation
+def _kept(capture: Capture | None) -> set[RelationName]:
+    """Return the relations that hold in a cell, or all but rounding of them."""
+    holding = (Standing.HOLDS, Standing.ROUNDING)
+    return {r.relation for r, standing in _standings(capture) if standing in holding}
 
 
 RULES = (

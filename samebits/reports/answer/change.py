@@ -65,8 +65,8 @@ def change(cell: CellResult) -> str:
         return f"{_raised(cell.failure)}{rest}"
     match cell.judged:
         case Verdict.UNSTABLE:
-            raised = [f"{_raised(failure)}{_named(failure, cell)}" for failure in cell.failures]
-            return "; and ".join((_unstable(cell), *raised[:1]))
+            raised = [f"{_raised(failure)}{_named(failure, cell)}" for failure in cell.failures[:1]]
+            return "; and ".join((_unstable(cell), *raised))
         case Verdict.DIVERGED:
             return _changed(cell)
         case Verdict.UNDECIDED:
@@ -108,9 +108,9 @@ def _raised(failure: Failure) -> str:
 def _named(failure: Failure, cell: CellResult) -> str:
     """Return the findings about an exception that stands beside the verdict, in brackets."""
     of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
-    found = (f.code for f in cell.findings if f.code in of_exceptions and is_about(f, failure))
-    codes = ", ".join(dict.fromkeys(found))
-    return f" ({codes})" if codes else ""
+    codes = (f.code for f in cell.findings if f.code in of_exceptions and is_about(f, failure))
+    listed = ", ".join(dict.fromkeys(codes))
+    return f" ({listed})" if listed else ""
 
 
 def only_draws(cell: CellResult) -> bool:

@@ -11,7 +11,7 @@ only where the first step agrees are the later ones compared, which come from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ _ROUNDING = 1e-3
 
 
 def observe(
-    model: Any, prompts: Iterable[tuple[str, Facts]], padded: Facts | None = None
+    model: Any, prompts: Collection[tuple[str, Facts]], padded: Facts | None = None
 ) -> Answer:
     """Try the relations on the prompts that are more than text; of each the worst one is returned.
 
@@ -60,7 +60,6 @@ def observe(
         return _untried(f"{type(model).__name__} does not generate")
     if getattr(getattr(model.config, "decoder", None), "num_codebooks", None):
         return _untried("its tokens are of several codebooks")
-    prompts = list(prompts)
     listed = [(name, kwargs) for name, kwargs in prompts if has_media(kwargs)]
     no_media = "no prompt of it has an image, a video or a sound"
     if not listed and padded is None:
@@ -166,7 +165,7 @@ def _later_way(prompt: str, kwargs: Facts) -> Way | None:
 
 
 def _later_pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
-    """Return the logits of a second turn over the cache of the first, and anew, up to the first other token."""
+    """Return the logits of a second turn, over the cache and anew. They end behind the first token that differs."""
     never = torch.tensor(media_way.reserved(runner.model.config))
     text = kwargs[TOKENS][0][~torch.isin(kwargs[TOKENS][0], never)][-_TURN:]
     if not len(text) or not forks.generates_behind_cache(runner.model):
