@@ -2,7 +2,8 @@
 
 Each run compares some types in all releases with ``--quick``. Then each border, two neighbouring releases between
 which a type does more than round, is compared once more, directly and with its cause. All runs share a folder, which
-keeps every cell: a further release costs its own cells, and a run that was stopped goes on where it ended.
+keeps every cell: a further release costs its own cells, and a run that was stopped goes on where it ended. When a rule
+changed that names a cause or a side, ``--borders`` compares the borders alone.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="nox -s atlas --", description=__doc__)
     parser.add_argument("--releases", default=",".join(plan.RELEASES), help="ids, oldest first")
     parser.add_argument("--types", type=int, default=None, help="only the first so many")
-    parser.add_argument("--pages", action="store_true", help="write the pages from the data alone")
+    less = parser.add_mutually_exclusive_group()
+    less.add_argument("--borders", action="store_true", help="compare again only the borders of the data")
+    less.add_argument("--pages", action="store_true", help="write the pages from the data alone")
     options = parser.parse_args()
-    if not options.pages:
+    if options.borders:
+        book.write(with_causes(book.read()))
+    elif not options.pages:
         book.write(measure(plan.types()[: options.types], options.releases.split(",")))
     pages.write(book.read())
 
@@ -40,10 +45,14 @@ def measure(names: list[str], releases: list[str]) -> CompatFile:
         compare(matrix(part, releases), FOLDER / "reports" / f"{number:02}", "--quick")
         for number, part in enumerate(parts)
     )
-    borders = book.borders(atlas)
+    return with_causes(atlas)
+
+
+def with_causes(atlas: CompatFile) -> CompatFile:
+    """Return an atlas in which each border is compared directly."""
     compared = [
         compare(plan.of_border(part, border), FOLDER / "reports" / f"{'-'.join(border)}-{number}")
-        for border, hit in borders.items()
+        for border, hit in book.borders(atlas).items()
         for number, part in enumerate(plan.parts(hit))
     ]
     return book.with_borders(atlas, compared)
