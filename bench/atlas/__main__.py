@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--releases", default=",".join(plan.RELEASES), help="ids, oldest first")
     parser.add_argument("--types", type=int, default=None, help="only the first so many")
     less = parser.add_mutually_exclusive_group()
-    less.add_argument("--borders", action="store_true", help="compare again only the borders of the data")
+    less.add_argument(
+        "--borders", action="store_true", help="compare again only the borders of the data"
+    )
     less.add_argument("--pages", action="store_true", help="write the pages from the data alone")
     options = parser.parse_args()
     if options.borders:
