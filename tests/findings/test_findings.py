@@ -1200,6 +1200,9 @@ def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
     lost = with_idiom(candidate, name)
     (finding,) = findings(Case(lost, reference, signals))
     assert (finding.code, finding.where) == ("SB713", f"{OWN}:9")
+    recomputed = Ladder(kind="rounding", rule="slope", reason="…")
+    (finding,) = findings(Case(lost, reference, signals, ladder=recomputed))
+    assert "each step computes the whole text" in finding.evidence[1]
     # a line that only runs on a cache is not blamed where generate() hands none over
     tested = Idiom(name="truth of a cache", file=OWN, line=12, code="if past_key_values")
     code = own_code().model_copy(update={"idioms": (*lost.signals.code.idioms, tested)})
