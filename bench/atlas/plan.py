@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.coverage.page import FACTS
 from bench.tiny import matrix
-from samebits.questions import QUESTIONS
+from samebits.questions import questions
 from samebits.records.question import switches
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ RELEASES = ("4.48.3", "4.51.3", "4.54.1", "4.57.6", "5.0.0", "5.3.0", "5.13.1", 
 """The newest patch of some minors since 4.48: the last one of 4.x, the first and the newest one of 5.x among them."""
 PART = 40
 """Types of one run: what it holds in memory, and what a run that is stopped loses at most."""
-
-
-assert QUESTIONS  # importing them registers their keys
 
 
 def types() -> list[str]:
@@ -39,5 +36,7 @@ def parts(names: Sequence[str], size: int = PART) -> Iterator[list[str]]:
 
 
 def of_border(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:
-    """Return a matrix.yaml of types that change between two releases: forwards, decoding and causes."""
-    return matrix(names, releases) | {"defaults": dict.fromkeys(switches(), False)}
+    """Return a matrix.yaml of types that change between two releases: causes, and what shows the side that is right."""
+    shows_side = {question.name for question in questions() if question.contradicts is not None}
+    off = [word for word, key in switches().items() if key.name not in shows_side]
+    return matrix(names, releases) | {"defaults": dict.fromkeys(off, False)}

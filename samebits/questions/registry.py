@@ -155,9 +155,12 @@ def _first_deciders(result: CellResult) -> list[Decider]:
 
 
 def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings of one side that the other side does not have at the same place."""
-    both = {(finding.code, finding.where) for finding in elsewhere}
-    return tuple(f for f in findings_here if (f.code, f.where) not in both)
+    """Return the findings of one side that the other side does not have at the same place.
+
+    One ``of_reference`` accuses the reference though its cell is the candidate's, so both sides do not have it.
+    """
+    both = {(finding.code, finding.where) for finding in elsewhere if not finding.of_reference}
+    return tuple(f for f in findings_here if f.of_reference or (f.code, f.where) not in both)
 
 
 def _explanations(

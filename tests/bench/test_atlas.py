@@ -114,3 +114,9 @@ def test_the_first_edition_is_wide(committed):
 def test_the_pages_are_current(committed):
     for name, text in pages.render(committed).items():
         assert (pages.DOCS / name).read_text("utf-8") == text, "run: nox -s atlas -- --pages"
+
+
+def test_a_border_is_asked_what_shows_the_side_that_is_right():
+    off = plan.of_border(["llama"], RELEASES)["defaults"]
+    assert "relations" not in off
+    assert off["training"] is False
