@@ -105,7 +105,9 @@ def _renamed_cache(case: Case) -> Iterator[Sighting]:
         return
     change = "decoding with the cache differs from the reference, and one forward does not"
     if case.ladder is not None and case.ladder.kind == "rounding":
-        change += "; it differs by rounding alone: each step computes the whole text, without a cache"
+        change += (
+            "; it differs by rounding alone: each step computes the whole text, without a cache"
+        )
     for idiom in idioms:
         passed = f"generate() of this release passes cache=, which this does not take: {idiom.code}"
         yield Sighting(f"{idiom.file}:{idiom.line}", (passed, change))
