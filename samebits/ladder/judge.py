@@ -8,11 +8,13 @@ from samebits.compare.pair import Pair
 from samebits.ladder.alignment import alignment, alignment_reason
 from samebits.ladder.constants import constants
 from samebits.ladder.decodes import with_observed
+from samebits.ladder.distance import tensor_distance
 from samebits.ladder.flips import flips
 from samebits.ladder.rule import Evidence, judgement, worse
 from samebits.ladder.steps import Climb, probe_steps, steps
 from samebits.ladder.tokens import at_risk, judged_splits
 from samebits.records.ladder import Ladder
+from samebits_wire.rounding import shrinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison, TokenSplit
     from samebits.records.ladder import LadderFile, LadderStep
+    from samebits.records.tensor import TensorRef
 
 Files = tuple["LadderFile", "LadderFile"]
 
@@ -49,7 +52,7 @@ def ladder(
         flips=flips(climb) if climb else (),
         splits=judged_splits(reference, candidate, splits, values, climb),
         missing=missing,
-        unrepeated="; ".join(_unrepeated_logits(climb)) if climb else "",
+        unrepeated="; ".join(_unrepeated_logits(climb, nearly=False)) if climb else "",
     )
     result = judgement(evidence)
     alignment_result = alignment(climb) if climb else None
@@ -109,10 +112,14 @@ def _notes(climb: Climb) -> Iterator[str]:
     yield from _unrepeated_logits(climb)
 
 
-def _unrepeated_logits(climb: Climb) -> Iterator[str]:
-    """Yield the side and prompts for which the native rung's logits differ from the run's."""
+def _unrepeated_logits(climb: Climb, *, nearly: bool = True) -> Iterator[str]:
+    """Yield the side and prompts for which the native rung's logits differ from the run's.
+
+    ``nearly``: those, too, whose logits come so near that the difference of the sides is another one. LAPACK,
+    for example, computes singular values in another way below a dispatch mode, as torch then asks for vectors.
+    """
     for where, capture, file in zip(
-        ("reference", "this cell"),
+        ("the reference", "this cell"),
         (climb.pair.reference, climb.pair.candidate),
         climb.files,
         strict=True,
@@ -122,13 +129,27 @@ def _unrepeated_logits(climb: Climb) -> Iterator[str]:
             for prompt, facts in (capture.signals.forward or {}).items()
             if (again := _own_logits(file, prompt)) is not None
             and facts.logits is not None
-            and again != facts.logits.hash
+            and again.hash != facts.logits.hash
+            and (nearly or not _comes_near(climb, prompt, facts.logits, again))
         ]
         if others:
             yield f"{where}: the logits are not those of the first run: {', '.join(others)}"
 
 
-def _own_logits(file: LadderFile, prompt: str) -> str | None:
+def _comes_near(climb: Climb, prompt: str, first: TensorRef, again: TensorRef) -> bool:
+    """Return True if two runs of one side differ by nothing, next to the difference of the two sides."""
+    values = climb.pair.values
+    reference, candidate = (
+        facts.logits if facts else None for facts in climb.pair.forwards(prompt)
+    )
+    runs = tensor_distance(first, again, values)
+    sides = tensor_distance(reference, candidate, values)
+    if runs is None or sides is None or not runs.finite_alike:
+        return False
+    return shrinks(sides.max_abs, runs.max_abs)
+
+
+def _own_logits(file: LadderFile, prompt: str) -> TensorRef | None:
     rung = file.rungs.get("own")
     forward = rung.forward.get(prompt) if rung else None
-    return forward.logits.hash if forward and forward.logits else None
+    return forward.logits if forward else None

@@ -334,6 +334,18 @@ def test_a_cell_whose_logits_come_out_otherwise_on_the_ladder_proves_nothing(mem
     assert found.reason == "this cell: the logits are not those of the first run: short"
 
 
+@pytest.mark.parametrize(("off", "kind"), [(1e-7, "diverged"), (1e-3, "undecided")])
+def test_logits_that_come_near_those_of_the_first_run_speak_for_it(memory, off, kind):
+    """4.51 takes a spectral norm in ConvNeXt V2, and LAPACK rounds it otherwise while it is watched."""
+    first = LOGITS + np.float32(0.2)
+    one, other = capture(memory, "4.48"), capture(memory, "5.x", logits=first)
+    again = memory.put(first + np.float32(off))
+    own = Rung(forward={"short": RungForward(logits=again, hidden_states=())})
+    found = climbed(memory, one, other, by=0.2, own=(Rung(), own))
+    assert found.kind == kind
+    assert found.notes == ("this cell: the logits are not those of the first run: short",)
+
+
 def apart_by(size, *, same=False, finite=True):
     return Distance(size, same_values=same, finite_alike=finite)
 
