@@ -21,6 +21,9 @@ from pydantic import BaseModel, ConfigDict
 from bench.place import WORK
 
 CASES = Path(__file__).parent / "cases"
+INSIDE = Path(__file__).parent / "inside"
+PART = INSIDE / "part.py"
+"""Runs a part of a case inside a release."""
 FOLDER = WORK / "fixes"
 PACKAGES = ("pillow", "sentencepiece", "protobuf", "jinja2")
 """What each environment has besides transformers and torch."""
@@ -103,7 +106,8 @@ def observe(path: Path, case: Case, release: str, artefact: Path) -> Any:
 
 
 def _python(path: Path, case: Case, release: str, *words: str | Path) -> str:
-    command = [str(interpreter(release, case.packages)), str(path), *map(str, words)]
+    python = interpreter(release, case.packages)
+    command = [str(python), str(PART), str(path), *map(str, words)]
     offline = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
     log = FOLDER / "logs" / f"{path.stem}-{release}-{words[0]}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

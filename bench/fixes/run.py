@@ -36,6 +36,7 @@ REVIEWED = Path(__file__).parent / "reviewed.yaml"
 """What a person read in a report that the judge cannot read: sha -> level -> figures and why."""
 LEVELS = ("default", "all")
 FORMAT_VERSION = 1
+_INSIDE = ("bench/fixes/inside",)
 _REFUSED = 2
 """Exit code of samebits for a folder or an option that it does not take."""
 
@@ -107,7 +108,8 @@ def record(
     case = proof.read(path)
     asked = {"script": _script(path)}
     progress.begin(f"{sha} {commit['subject'][:70]}: proof")
-    part = kept(proof.FOLDER / "parts" / sha, asked, lambda: proof.prove(path), sources=())
+    folder = proof.FOLDER / "parts" / sha
+    part = kept(folder, asked, lambda: proof.prove(path), sources=_INSIDE)
     progress.end(
         part, "proven" if part.result["proven"] else "NOT PROVEN: both releases show the same"
     )
@@ -143,7 +145,8 @@ def _checked(sha: str, path: Path, level: str, asked: dict[str, str]) -> Part:
         return _default(artefact, case) if level == "default" else _all(artefact, case)
 
     folder = proof.FOLDER / "parts" / f"{sha}-{level}"
-    part = kept(folder, asked | {"level": level}, work, sources=("samebits", "probes"))
+    sources = ("samebits", "probes", *_INSIDE)
+    part = kept(folder, asked | {"level": level}, work, sources=sources)
     outcome = judge(case, part.result)
     record = {**outcome._asdict(), "silent": outcome.silent, "exit_code": part.result["exit_code"]}
     return part._replace(result=record)

@@ -3,15 +3,13 @@
 https://github.com/huggingface/transformers/pull/38385
 """
 
-import json
 import pathlib
-import sys
 import tempfile
 
-import tokenizers
-import torch
 import transformers
 from safetensors import safe_open
+from sizes import GROUPED, SMALL
+from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.52.3",
@@ -33,19 +31,9 @@ SIDE = 16
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    backend.add_special_tokens(SPECIAL)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    )
+    tokenizer = tokenizer_of(words, SPACES, added=SPECIAL, **NAMED)
     image_processor = transformers.CLIPImageProcessor(
         size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
     )
@@ -59,19 +47,12 @@ def make(folder: str) -> None:
     text = {
         "model_type": "llama",
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "initializer_range": 0.3,
     }
     vision = {
         "model_type": "clip_vision_model",
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SMALL,
         "image_size": SIDE,
         "patch_size": 8,
         "projection_dim": 16,
@@ -96,8 +77,3 @@ def names(folder: str) -> list[str]:
     with safe_open(pathlib.Path(folder, "model.safetensors"), "pt") as file:
         names = file.keys()  # the file itself is no iterable
     return sorted({".".join(name.split(".")[:2]) for name in names})
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

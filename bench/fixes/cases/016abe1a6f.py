@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/47535
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.14.1",
@@ -20,23 +17,11 @@ CASE = {
     "says": (r"KeyError.*'?mlp'?",),
     "source": ("LAYER_TYPE", "DynamicCache", "cache_utils.py", "NemotronH"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Nemotron-H of four kinds of layers, with its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.NemotronHConfig(
         vocab_size=64,
         hidden_size=32,
@@ -68,8 +53,3 @@ def observe(folder: str) -> object:
         return list(model.generate(ids, max_new_tokens=3, do_sample=False).shape)
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}"[:80]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/46416
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "5.10.4",
@@ -34,13 +31,11 @@ TOKENS = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 with its processor."""
-    torch.manual_seed(0)
     words = ["<pad>", "<bos>", "<eos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer = tokenizer_of(
+        words,
+        SPACES,
         pad_token="<pad>",
         bos_token="<bos>",
         eos_token="<eos>",
@@ -60,14 +55,10 @@ def make(folder: str) -> None:
         text_config={
             "vocab_size": 64,
             "vocab_size_per_layer_input": 64,
-            "hidden_size": 32,
+            **GROUPED,
             "hidden_size_per_layer_input": 16,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
             "num_kv_shared_layers": 0,
             "layer_types": ["sliding_attention", "full_attention"],
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
             "head_dim": 8,
             "global_head_dim": 8,
             "sliding_window": 16,
@@ -113,8 +104,3 @@ def observe(folder: str) -> object:
         ]
     except Exception as error:  # noqa: BLE001  what a server sees
         return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,8 @@
 https://github.com/huggingface/transformers/pull/42864
 """
 
-import json
-import sys
-
-import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "4.57.6",
@@ -24,14 +21,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Apertus in float32."""
-    torch.manual_seed(0)
     config = transformers.ApertusConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         max_position_embeddings=64,
         rope_theta=10000.0,
         rope_scaling=None,
@@ -51,8 +43,3 @@ def observe(folder: str) -> object:
     activation = model.model.layers[0].mlp.act_fn
     dtypes = {name: str(tensor.dtype) for name, tensor in activation.state_dict().items()}
     return {"model": str(model.dtype), **dtypes, "eps": float(activation.eps)}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/47359
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "5.14.0",
@@ -24,13 +22,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Inkling for text."""
-    torch.manual_seed(0)
     config = transformers.InklingTextConfig(
         vocab_size=128,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         swa_num_attention_heads=4,
         swa_num_key_value_heads=2,
@@ -41,7 +35,6 @@ def make(folder: str) -> None:
         layer_types=["hybrid_sliding", "hybrid"],
         mlp_layer_types=["dense", "dense"],
         max_position_embeddings=64,
-        intermediate_size=48,
         moe_intermediate_size=16,
         n_routed_experts=4,
         num_experts_per_tok=2,
@@ -71,8 +64,3 @@ def new_tokens(model: transformers.PreTrainedModel, cache: str) -> object:
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return output.shape[1] - ids.shape[1]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

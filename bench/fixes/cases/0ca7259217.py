@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/36158
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "4.48.3",
@@ -23,24 +21,17 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny PaliGemma."""
-    torch.manual_seed(0)
     config = transformers.PaliGemmaConfig(
         text_config={
             "model_type": "gemma",
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
+            **SMALL,
             "num_key_value_heads": 1,
             "head_dim": 8,
         },
         vision_config={
             "model_type": "siglip_vision_model",
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
+            **SMALL,
             "image_size": 32,
             "patch_size": 16,
             "projection_dim": 32,
@@ -71,8 +62,3 @@ def observe(folder: str) -> object:
     except TypeError as error:
         return f"{type(error).__name__}: {error}"[:90]
     return len(predictions) if isinstance(predictions, tuple) else "logits alone"
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

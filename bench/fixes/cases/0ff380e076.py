@@ -3,12 +3,8 @@
 https://github.com/huggingface/transformers/pull/46235
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from tokens import tokenizer_of
 
 CASE = {
     "before": "5.9.0",
@@ -25,17 +21,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 for text and a tokenizer."""
-    torch.manual_seed(0)
     words = ["<pad>", "<eos>", "<bos>", "<unk>", *"abcdefghijklmnop"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        bos_token="<bos>",
-        unk_token="<unk>",
+    tokenizer_of(
+        words, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>", unk_token="<unk>"
     ).save_pretrained(folder)
     config = transformers.Gemma4TextConfig(
         vocab_size=64,
@@ -76,8 +64,3 @@ def observe(folder: str) -> object:
     except IndexError as error:
         return f"IndexError: {error}"
     return output.shape[1] - inputs["input_ids"].shape[1]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

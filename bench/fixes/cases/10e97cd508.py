@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/43207
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.57.6",
@@ -21,23 +18,11 @@ CASE = {
     "says": (r"(?i)shared tensors", r"lm_head\.weight", r"_tied_weights_keys"),
     "source": ("Mamba2ForCausalLM", "modeling_mamba2.py", "lm_head"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Mamba 2 with tied embeddings, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Mamba2Config(
         num_heads=8,
         head_dim=8,
@@ -67,8 +52,3 @@ def observe(folder: str) -> object:
     except RuntimeError as error:
         same = f"RuntimeError: {error}"[:70]
     return {"tied": tied, "saved and loaded": same}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

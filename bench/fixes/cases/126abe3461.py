@@ -5,10 +5,10 @@ https://github.com/huggingface/transformers/pull/36964
 
 import json
 import pathlib
-import sys
 
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "4.50.3",
@@ -38,14 +38,9 @@ class OwnForCausalLM(LlamaForCausalLM):
 
 def make(folder: str) -> None:
     """Write a tiny Llama with code of its own."""
-    torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         initializer_range=0.3,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
@@ -65,8 +60,3 @@ def observe(folder: str) -> object:
         return f"ImportError: {error}".splitlines()[0].strip()
     with torch.no_grad():
         return list(model(torch.arange(3, 9)[None]).logits.shape)
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

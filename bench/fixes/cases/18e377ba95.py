@@ -3,11 +3,8 @@
 https://github.com/huggingface/transformers/pull/44698
 """
 
-import json
-import sys
-
-import torch
 import transformers
+from sizes import GROUPED, SMALL
 
 CASE = {
     "before": "5.3.0",
@@ -23,23 +20,15 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA."""
-    torch.manual_seed(0)
     text = {
         "model_type": "llama",
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "initializer_range": 0.3,
     }
     vision = {
         "model_type": "clip_vision_model",
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SMALL,
         "image_size": 16,
         "patch_size": 8,
         "projection_dim": 16,
@@ -57,8 +46,3 @@ def observe(folder: str) -> object:
     except ValueError as error:
         return f"ValueError: {error}"
     return {"replaced": model.get_encoder(modality="image") is tower}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

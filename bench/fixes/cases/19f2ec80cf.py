@@ -3,12 +3,10 @@
 https://github.com/huggingface/transformers/pull/35791
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "4.48.1",
@@ -24,25 +22,11 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Llama with its tokenizer."""
-    torch.manual_seed(0)
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.LlamaConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         max_position_embeddings=64,
         initializer_range=0.3,
         pad_token_id=0,
@@ -61,8 +45,3 @@ def observe(folder: str) -> object:
     except TypeError as error:
         return f"TypeError: {error}".splitlines()[0]
     return list(traced(ids)[0].shape)
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

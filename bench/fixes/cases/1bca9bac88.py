@@ -3,13 +3,11 @@
 https://github.com/huggingface/transformers/pull/42373
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import SMALL
 from tensordict import TensorDict
+from tokens import tokenizer_of
 
 CASE = {
     "before": "4.57.6",
@@ -28,13 +26,9 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def make(folder: str) -> None:
     """Write a tiny BERT with its tokenizer."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="[UNK]"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer_of(
+        words,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
@@ -43,10 +37,7 @@ def make(folder: str) -> None:
     ).save_pretrained(folder)
     config = transformers.BertConfig(
         vocab_size=32,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
     )
@@ -65,8 +56,3 @@ def observe(folder: str) -> object:
     except (RuntimeError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     return batch["input_ids"].tolist()
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

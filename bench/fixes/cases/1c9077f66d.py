@@ -3,11 +3,8 @@
 https://github.com/huggingface/transformers/pull/42059
 """
 
-import json
-import sys
-
-import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "4.57.6",
@@ -22,15 +19,10 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Cohere2 Vision."""
-    torch.manual_seed(0)
     text = {
         "model_type": "cohere2",
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "initializer_range": 0.3,
         "bos_token_id": 1,
         "eos_token_id": 2,
@@ -60,8 +52,3 @@ def observe(folder: str) -> object:
     """Return the numbers of tensors that a load of the base model finds missing."""
     _, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
     return {"missing": len(info["missing_keys"])}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

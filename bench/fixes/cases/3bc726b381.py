@@ -3,14 +3,12 @@
 https://github.com/huggingface/transformers/pull/39396
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
 import torch
 import transformers
 from PIL import Image
+from sizes import GROUPED
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "4.53.3",
@@ -28,13 +26,11 @@ TOKENS = {"image_token": "<image>", "boi_token": "<boi>", "eoi_token": "<eoi>"}
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3 with its processor."""
-    torch.manual_seed(0)
     words = ["<pad>", "<bos>", "<eos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer = tokenizer_of(
+        words,
+        SPACES,
         pad_token="<pad>",
         bos_token="<bos>",
         eos_token="<eos>",
@@ -49,12 +45,8 @@ def make(folder: str) -> None:
     config = transformers.Gemma3Config(
         text_config={
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
+            **GROUPED,
             "layer_types": ["sliding_attention", "full_attention"],
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
             "head_dim": 8,
             "sliding_window": 64,
             "max_position_embeddings": 128,
@@ -98,8 +90,3 @@ def observe(folder: str) -> object:
     end = int((inputs["input_ids"][0] == processor.tokenizer.eoi_token_id).nonzero()[0])
     changed = (logits[0][:end] - logits[1][:end]).abs().max()
     return {"the next image changes the logits of an image": bool(changed > 1e-4)}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,8 @@
 https://github.com/huggingface/transformers/pull/42009
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
+import qwen2_vl
 import transformers
 
 CASE = {
@@ -23,53 +19,11 @@ CASE = {
     "says": (r"second_per_grid_ts",),
     "source": ("Qwen2_5_VLProcessor", "processing_qwen2_5_vl.py", "sampled_fps"),
 }
-SPECIAL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
-PATCHES = {
-    "patch_size": 4,
-    "merge_size": 2,
-    "temporal_patch_size": 2,
-    "min_pixels": 64,
-    "max_pixels": 256,
-}
 
 
 def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL with its processor."""
-    torch.manual_seed(0)
-    words = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *SPECIAL]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[]))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer = transformers.Qwen2TokenizerFast(
-        tokenizer_object=backend,
-        additional_special_tokens=SPECIAL,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-    )
-    transformers.Qwen2_5_VLProcessor(
-        image_processor=transformers.Qwen2VLImageProcessor(**PATCHES),
-        tokenizer=tokenizer,
-        video_processor=transformers.Qwen2VLVideoProcessor(**PATCHES),
-    ).save_pretrained(folder)
-    text = {
-        "vocab_size": len(words),
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "initializer_range": 0.3,
-        "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]},
-    }
+    qwen2_vl.save_processor(transformers.Qwen2_5_VLProcessor, qwen2_vl.tokenizer(), folder)
     vision = {
         "depth": 2,
         "hidden_size": 32,
@@ -84,12 +38,7 @@ def make(folder: str) -> None:
         "tokens_per_second": 4,
     }
     config = transformers.Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=vocab["<|image_pad|>"],
-        video_token_id=vocab["<|video_pad|>"],
-        vision_start_token_id=vocab["<|vision_start|>"],
-        vision_end_token_id=vocab["<|vision_end|>"],
+        text_config=qwen2_vl.TEXT, vision_config=vision, **qwen2_vl.IDS
     )
     transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
 
@@ -112,8 +61,3 @@ def observe(folder: str) -> object:
         return_tensors="pt",
     )
     return {"seconds": [float(second) for second in inputs["second_per_grid_ts"]]}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

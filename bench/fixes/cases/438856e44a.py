@@ -5,11 +5,10 @@ https://github.com/huggingface/transformers/pull/43766
 
 import json
 import pathlib
-import sys
 
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "5.1.0",
@@ -26,27 +25,13 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny AFMoE with its tokenizer; its config.json is of the form before 5.0."""
-    torch.manual_seed(0)
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.AfmoeConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
+        **GROUPED,
         moe_intermediate_size=16,
-        num_hidden_layers=2,
         num_dense_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
         head_dim=8,
         max_position_embeddings=64,
         initializer_range=0.3,
@@ -72,8 +57,3 @@ def observe(folder: str) -> object:
         "rope_theta": model.config.rope_parameters["rope_theta"],
         "frequency": round(float(model.model.rotary_emb.inv_freq[1]), 5),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,11 @@
 https://github.com/huggingface/transformers/pull/40753
 """
 
-import json
-import sys
 from itertools import chain
 
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "4.56.2",
@@ -28,14 +27,9 @@ IMAGE = [120] * 4
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3 of which an image has four tokens."""
-    torch.manual_seed(0)
     text = {
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "head_dim": 8,
         "sliding_window": 16,
         "layer_types": ["sliding_attention", "full_attention"],
@@ -81,8 +75,3 @@ def inputs(rows: list[list[int]]) -> dict[str, torch.Tensor]:
     ids = torch.tensor([[*chain(*rows)]])
     positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
     return {"input_ids": ids, "position_ids": positions, "token_type_ids": (ids == 120).long()}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

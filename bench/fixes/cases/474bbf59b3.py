@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/43137
 """
 
-import json
-import sys
-
 import tokenizers
-import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "4.57.6",
@@ -24,7 +21,6 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "|SPEAKER|", "|NEWLINE|"]
 
 def make(folder: str) -> None:
     """Write a tiny Fuyu with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "▁", "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
@@ -43,10 +39,7 @@ def make(folder: str) -> None:
     text = {
         "model_type": "persimmon",
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SMALL,
         "max_position_embeddings": 64,
         "initializer_range": 0.3,
     }
@@ -61,8 +54,3 @@ def observe(folder: str) -> object:
     processor = transformers.AutoProcessor.from_pretrained(folder)
     sizes = [(30, 30), (20, 60), (40, 10)]
     return processor._get_num_multimodal_tokens(image_sizes=sizes)["num_image_tokens"]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

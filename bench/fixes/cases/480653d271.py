@@ -3,11 +3,8 @@
 https://github.com/huggingface/transformers/pull/40063
 """
 
-import json
-import sys
-
-import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "4.55.4",
@@ -22,21 +19,14 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Mistral 3."""
-    torch.manual_seed(0)
-    small = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-    }
-    text = small | {
+    text = SMALL | {
         "model_type": "mistral",
         "vocab_size": 128,
         "num_key_value_heads": 2,
         "head_dim": 8,
         "initializer_range": 0.3,
     }
-    vision = small | {"model_type": "pixtral", "image_size": 32, "patch_size": 4, "head_dim": 8}
+    vision = SMALL | {"model_type": "pixtral", "image_size": 32, "patch_size": 4, "head_dim": 8}
     config = transformers.Mistral3Config(
         text_config=text, vision_config=vision, image_token_index=127
     )
@@ -50,8 +40,3 @@ def observe(folder: str) -> object:
     config = model.config
     parts = {"whole": config, "text": config.text_config, "vision": config.vision_config}
     return {name: part._attn_implementation for name, part in parts.items()}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

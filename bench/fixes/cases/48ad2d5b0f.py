@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/44021
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import SMALL
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.2.0",
@@ -19,29 +16,14 @@ CASE = {
     "says": (r"padding[_ ]side", r"right-padding was detected", r"TextGenerationPipeline"),
     "source": ("TextGenerationPipeline", "pipelines/text_generation.py"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Llama with a tokenizer that pads on the right, as is the default."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.LlamaConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        vocab_size=len(WORDS),
+        **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
         pad_token_id=0,
@@ -59,8 +41,3 @@ def observe(folder: str) -> object:
     (alone,) = pipeline([short], **options)
     together, _ = pipeline([short, long], batch_size=2, **options)
     return {"alone": alone[0]["generated_text"], "batch": together[0]["generated_text"]}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,10 @@
 https://github.com/huggingface/transformers/pull/47435
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import SMALL
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.14.1",
@@ -20,30 +18,15 @@ CASE = {
     "says": (r"mscale_all_dim",),
     "source": ("yarn_apply_mscale", "yarn_get_mscale", "DeepseekV2Attention", "scaling"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny DeepSeek V2 with YaRN, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.DeepseekV2Config(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
+        **SMALL,
         moe_intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
         num_key_value_heads=4,
         n_routed_experts=4,
         n_shared_experts=1,
@@ -79,8 +62,3 @@ def observe(folder: str) -> object:
     with torch.no_grad():
         logit = model(torch.arange(4, 16)[None]).logits[0, -1, 0].item()
     return [round(model.model.layers[0].self_attn.scaling, 5), round(logit, 3)]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

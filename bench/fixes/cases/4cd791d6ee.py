@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/43411
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.0.0",
@@ -26,30 +23,14 @@ CASE = {
         "inv_freq",
     ),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny HunYuan with the scaling of the published ones, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.HunYuanDenseV1Config(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         max_position_embeddings=128,
         initializer_range=0.3,
@@ -75,8 +56,3 @@ def observe(folder: str) -> object:
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder)
     made = transformers.AutoModelForCausalLM.from_config(loaded.config)
     return [model.model.rotary_emb.inv_freq.tolist() for model in (loaded, made)]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

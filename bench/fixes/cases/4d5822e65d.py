@@ -3,15 +3,12 @@
 https://github.com/huggingface/transformers/pull/39147
 """
 
-import json
-import sys
 from pathlib import Path
 
 import av
 import numpy as np
-import tokenizers
-import torch
 import transformers
+from smolvlm import make  # noqa: F401  a part of the case
 
 CASE = {
     "before": "4.53.0",
@@ -23,75 +20,6 @@ CASE = {
     "says": (r"apply_chat_template.*(frames|pixel_values)",),
     "source": ("SmolVLMProcessor", "processing_smolvlm.py"),
 }
-SPECIAL = [
-    "<pad>",
-    "<|im_start|>",
-    "<end_of_utterance>",
-    "<unk>",
-    "<image>",
-    "<fake_token_around_image>",
-    "<global-img>",
-]
-
-
-def make(folder: str) -> None:
-    """Write a tiny SmolVLM that does not split images, with its processor."""
-    torch.manual_seed(0)
-    words = [
-        *SPECIAL,
-        *(f"<row_{r}_col_{c}>" for r in (1, 2) for c in (1, 2)),
-        "what",
-        "is",
-        "this",
-        ":",
-        "\n",
-    ]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    backend.add_special_tokens(SPECIAL)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<|im_start|>",
-        eos_token="<end_of_utterance>",
-    )
-    sizes = {"size": {"longest_edge": 32}, "max_image_size": {"longest_edge": 32}}
-    processor = transformers.SmolVLMProcessor(
-        image_processor=transformers.SmolVLMImageProcessor(do_image_splitting=False, **sizes),
-        tokenizer=tokenizer,
-        video_processor=transformers.SmolVLMVideoProcessor(
-            video_sampling={"max_frames": 4, "fps": 1, "video_size": {"longest_edge": 32}}, **sizes
-        ),
-        image_seq_len=4,
-    )
-    processor.save_pretrained(folder)
-    vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "image_size": 32,
-        "patch_size": 8,
-    }
-    text = {
-        "model_type": "llama",
-        "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "pad_token_id": 0,
-    }
-    config = transformers.SmolVLMConfig(
-        vision_config=vision,
-        text_config=text,
-        image_token_id=vocab["<image>"],
-        scale_factor=2,
-        pad_token_id=0,
-    )
-    transformers.SmolVLMForConditionalGeneration(config).save_pretrained(folder)
 
 
 def observe(folder: str) -> object:
@@ -123,8 +51,3 @@ def write(film: Path) -> None:
             pixels = numbers.integers(0, 255, (32, 32, 3), dtype=np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/38397
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import SMALL
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.52.4",
@@ -21,29 +18,14 @@ CASE = {
     "says": (r"classifier\\.bias", r"mismatch"),
     "source": ("_find_mismatched_keys", "_load_state_dict_into_meta_model", "modeling_utils.py"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny BERT with a head of one label, whose config says two, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.BertConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
         pad_token_id=0,
@@ -63,8 +45,3 @@ def observe(folder: str) -> object:
     except (RuntimeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"[:90]
     return [sorted(key for key, *_ in info["mismatched_keys"]), [*model.classifier.bias.shape]]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -4,11 +4,10 @@ https://github.com/huggingface/transformers/pull/43342
 """
 
 import inspect
-import json
-import sys
 
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "5.0.0",
@@ -26,15 +25,10 @@ START, END, IMAGE = 50, 51, 52
 
 def make(folder: str) -> None:
     """Write a tiny GLM-Image."""
-    torch.manual_seed(0)
     text = {
         "vocab_size": 99,
         "vision_vocab_size": 99,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,
@@ -81,8 +75,3 @@ def positions(model: torch.nn.Module, ids: torch.Tensor, grids: torch.Tensor) ->
     if "images_per_sample" in inspect.signature(model.get_rope_index).parameters:
         inputs["images_per_sample"] = torch.tensor([2] * len(ids))  # as the processor gives it
     return model.get_rope_index(ids, **inputs)[0]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,13 +3,10 @@
 https://github.com/huggingface/transformers/pull/40696
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import tokenizer_of
 from transformers.video_utils import VideoMetadata
 
 CASE = {
@@ -46,14 +43,10 @@ PATCH = 14
 
 def make(folder: str) -> None:
     """Write a tiny GLM-4V with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this", "image", "?", "0", "1", "2", "3", "4"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    backend.add_special_tokens(SPECIAL)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    tokenizer = tokenizer_of(
+        words, added=SPECIAL, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
     )
     # both edges count the pixels of both frames of a patch
     size = {"shortest_edge": 28 * 28, "longest_edge": 2 * 56 * 56}
@@ -73,11 +66,7 @@ def make(folder: str) -> None:
     config = transformers.Glm4vConfig(
         text_config={
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            **GROUPED,
             "max_position_embeddings": 2048,
             "initializer_range": 0.3,
             "rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]},
@@ -121,8 +110,3 @@ def observe(folder: str) -> object:
         stamps = [word for word in processor.tokenizer.convert_ids_to_tokens(ids) if word.isdigit()]
         seen[name] = {"grid": inputs["video_grid_thw"].tolist(), "seconds": stamps}
     return seen
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/40824
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.56.1",
@@ -19,30 +16,14 @@ CASE = {
     "says": (r"get_decoder",),
     "source": ("get_decoder", "EmbeddingAccessMixin", "modeling_utils.py"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Mistral with its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.MistralConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         max_position_embeddings=64,
         initializer_range=0.3,
@@ -57,8 +38,3 @@ def observe(folder: str) -> object:
     """Return the class of the decoder of the model and of its base."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     return [type(part.get_decoder()).__name__ for part in (model, model.model)]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/39348
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "4.53.3",
@@ -29,15 +27,10 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny ShieldGemma 2."""
-    torch.manual_seed(0)
     text = {
         "model_type": "gemma3_text",
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "head_dim": 8,
         "sliding_window": 16,
         "initializer_range": 0.3,
@@ -72,8 +65,3 @@ def observe(folder: str) -> object:
     )
     missing = [name for name in info["missing_keys"] if "lm_head" not in name]
     return {"missing": len(missing), "unexpected": len(info["unexpected_keys"])}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/46860
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import GROUPED, SMALL
 
 CASE = {
     "before": "5.12.1",
@@ -23,22 +21,14 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Evolla with grouped-query attention, as the published one has."""
-    torch.manual_seed(0)
     config = transformers.EvollaConfig(
         protein_encoder_config={
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
+            **SMALL,
             "max_position_embeddings": 64,
         },
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         max_position_embeddings=64,
         aligner_num_add_layers=1,
         resampler_depth=1,
@@ -74,8 +64,3 @@ def observe(folder: str) -> object:
         except RuntimeError as error:
             seen[attention] = f"RuntimeError: {error}".splitlines()[0]
     return seen
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

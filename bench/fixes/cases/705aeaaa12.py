@@ -3,13 +3,10 @@
 https://github.com/huggingface/transformers/pull/35660
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.48.3",
@@ -27,21 +24,8 @@ SPECIAL = ["<unk>", "<pad>", "<s>", "</s>", "<image>", "<video>"]
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA-OneVision with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this"]
-    model = tokenizers.models.WordLevel(
-        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
-    )
-    backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        unk_token="<unk>",
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        additional_special_tokens=SPECIAL[4:],
-    )
+    tokenizer = tokenizer_of(words, SPACES, additional_special_tokens=SPECIAL[4:], **NAMED)
     size = {"height": 16, "width": 16}
     processor = transformers.LlavaOnevisionProcessor(
         image_processor=transformers.LlavaOnevisionImageProcessor(
@@ -57,11 +41,7 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "qwen2",
             "vocab_size": 16,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            **GROUPED,
             "initializer_range": 0.3,
         },
         vision_config={
@@ -90,8 +70,3 @@ def observe(folder: str) -> object:
     except ValueError as error:
         return f"ValueError: {error}".splitlines()[0]
     return {"tokens": len(np.ravel(inputs["input_ids"]))}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

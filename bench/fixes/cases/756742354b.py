@@ -3,10 +3,8 @@
 https://github.com/huggingface/transformers/pull/42089
 """
 
-import json
-import sys
-
 import torch
+from sizes import GROUPED
 from transformers import AutoModelForImageTextToText, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 CASE = {
@@ -24,14 +22,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    torch.manual_seed(0)
     text = {
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "head_dim": 8,
         "initializer_range": 0.3,
         "rope_scaling": {
@@ -80,8 +73,3 @@ def observe(folder: str) -> object:
         "patches": len(expanded["pixel_values_videos"]),
         "videos": len(expanded["video_grid_thw"]),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

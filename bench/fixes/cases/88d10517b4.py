@@ -3,11 +3,7 @@
 https://github.com/huggingface/transformers/pull/36369
 """
 
-import json
-import sys
-
 import numpy as np
-import torch
 import transformers
 from PIL import Image
 
@@ -25,7 +21,6 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny SAM with its image processor."""
-    torch.manual_seed(0)
     config = transformers.SamConfig(
         vision_config={
             "hidden_size": 32,
@@ -75,8 +70,3 @@ def shape(processor: transformers.SamImageProcessor, image: Image.Image) -> obje
         return list(processor(image, return_tensors="pt")["pixel_values"].shape)
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,14 +3,11 @@
 https://github.com/huggingface/transformers/pull/37019
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
 from PIL import Image
+from sizes import GROUPED
+from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.50.2",
@@ -26,21 +23,8 @@ SPECIAL = ["<unk>", "<s>", "</s>", "<pad>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
 
 def make(folder: str) -> None:
     """Write a tiny Mistral 3 with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this"]
-    model = tokenizers.models.WordLevel(
-        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
-    )
-    backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        additional_special_tokens=SPECIAL[4:],
-    )
+    tokenizer = tokenizer_of(words, SPACES, additional_special_tokens=SPECIAL[4:], **NAMED)
     processor = transformers.PixtralProcessor(
         image_processor=transformers.PixtralImageProcessor(
             size={"longest_edge": 64}, patch_size={"height": 4, "width": 4}
@@ -54,11 +38,7 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "mistral",
             "vocab_size": 16,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            **GROUPED,
             "head_dim": 8,
             "initializer_range": 0.3,
         },
@@ -88,8 +68,3 @@ def observe(folder: str) -> object:
         tokens = int((inputs["input_ids"] == 4).sum())
         seen.append({"size": [*inputs["pixel_values"][0].shape[-2:]], "tokens": tokens})
     return seen
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

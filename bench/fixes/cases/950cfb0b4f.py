@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/35859
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "4.48.3",
@@ -23,14 +21,10 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny PaliGemma of which an image has four tokens."""
-    torch.manual_seed(0)
     text = {
         "model_type": "gemma",
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SMALL,
         "num_key_value_heads": 1,
         "head_dim": 8,
         "pad_token_id": 0,
@@ -74,8 +68,3 @@ def loss(model: transformers.PreTrainedModel, padding: int, pixels: torch.Tensor
         labels=ids.masked_fill((types == 0) | (mask == 0), -100),
     )
     return float(output.loss)
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,14 +3,11 @@
 https://github.com/huggingface/transformers/pull/40024
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
 import torch
 import transformers
 from PIL import Image
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "4.55.0",
@@ -38,7 +35,6 @@ SIDE, IMAGE_TOKENS, AUDIO_TOKENS = 64, 4, 8
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3n with its processor."""
-    torch.manual_seed(0)
     words = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_image>", "<start_of_audio>"]
     words += ["what", "is", "this"]
     words += [f"<unused{number}>" for number in range(len(words), TEXT)]
@@ -46,10 +42,9 @@ def make(folder: str) -> None:
     words += [f"<unused{number}>" for number in range(len(words), TEXT + OF_IMAGES)]
     words += ["<end_of_audio>", "<audio_soft_token>"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer = tokenizer_of(
+        words,
+        SPACES,
         pad_token="<pad>",
         eos_token="<eos>",
         bos_token="<bos>",
@@ -125,8 +120,3 @@ def observe(folder: str) -> object:
             return list(model(**inputs, use_cache=False).logits.shape)
     except TypeError as error:
         return f"TypeError: {error}"
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

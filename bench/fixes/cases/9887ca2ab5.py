@@ -3,12 +3,11 @@
 https://github.com/huggingface/transformers/pull/44163
 """
 
-import json
-import sys
 from pathlib import Path
 
 import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "5.2.0",
@@ -26,7 +25,6 @@ TOKENS = """<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B 
 
 def make(folder: str) -> None:
     """Write a tiny ESM-2 with its tokenizer."""
-    torch.manual_seed(0)
     tokens = TOKENS.split()
     path = Path(folder) / "vocab.txt"
     path.write_text("\n".join(tokens), "utf-8")
@@ -35,10 +33,7 @@ def make(folder: str) -> None:
         vocab_size=len(tokens),
         mask_token_id=tokens.index("<mask>"),
         pad_token_id=tokens.index("<pad>"),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         max_position_embeddings=64,
         position_embedding_type="rotary",
         emb_layer_norm_before=False,
@@ -61,8 +56,3 @@ def observe(folder: str) -> object:
         place = int((inputs["input_ids"][0] == tokenizer.mask_token_id).nonzero()[0, 0])
         seen[name] = [round(value, 2) for value in logits[0, place, 4:8].tolist()]
     return seen
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

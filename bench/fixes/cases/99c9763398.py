@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/37830
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.53.3",
@@ -20,23 +17,11 @@ CASE = {
     "says": (r"(?i)\bloss\b.*(differs|shift|labels)",),
     "source": ("JetMoeForCausalLM", "ForCausalLMLoss", "modeling_jetmoe.py", "loss"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny JetMoe with its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.JetMoeConfig(
         vocab_size=64,
         hidden_size=32,
@@ -63,8 +48,3 @@ def observe(folder: str) -> object:
         out = model(input_ids=ids, labels=ids)
     own = torch.nn.functional.cross_entropy(out.logits[0, :-1].float(), ids[0, 1:])
     return {"loss": round(out.loss.item(), 3), "of the next tokens": round(own.item(), 3)}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

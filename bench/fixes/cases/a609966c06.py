@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/44715
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.3.0",
@@ -19,31 +16,15 @@ CASE = {
     "says": (r"Qwen3_5TextModel", r"Qwen3_5TextConfig", r"Qwen3_5Config"),
     "source": ("Qwen3_5TextModel", "modeling_qwen3_5.py"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny text model of Qwen3.5 with its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Qwen3_5TextConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
+        **GROUPED,
         layer_types=["linear_attention", "full_attention"],
-        num_attention_heads=4,
-        num_key_value_heads=2,
         head_dim=16,
         max_position_embeddings=64,
         linear_key_head_dim=8,
@@ -72,8 +53,3 @@ def observe(folder: str) -> object:
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}"[:80]
     return type(model.config).__name__
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

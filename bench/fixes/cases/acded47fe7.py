@@ -3,14 +3,11 @@
 https://github.com/huggingface/transformers/pull/37819
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
 from PIL import Image
+from sizes import GROUPED, SMALL
+from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "4.51.3",
@@ -29,19 +26,9 @@ TILE = 30
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA-NeXT with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this", "image", ":", "?", "\n"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    backend.add_special_tokens(SPECIAL)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    )
+    tokenizer = tokenizer_of(words, added=SPECIAL, **NAMED)
     grid = [[TILE, 2 * TILE], [2 * TILE, TILE], [2 * TILE, 2 * TILE]]
     image_processor = transformers.LlavaNextImageProcessor(
         size={"shortest_edge": TILE},
@@ -57,10 +44,7 @@ def make(folder: str) -> None:
     ).save_pretrained(folder)
     vision = {
         "model_type": "clip_vision_model",
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SMALL,
         "image_size": TILE,
         "patch_size": 6,
         "projection_dim": 32,
@@ -68,11 +52,7 @@ def make(folder: str) -> None:
     text = {
         "model_type": "llama",
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "pad_token_id": 0,
         "initializer_range": 0.3,
     }
@@ -92,8 +72,3 @@ def observe(folder: str) -> object:
     inputs = processor(images=image, text="<image> what is this ?", return_tensors="pt")
     lowest = inputs["pixel_values"][0, -1, 0, :, 0]
     return {"rows of padding in the last tile": int((lowest == lowest.min()).sum())}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,8 @@
 https://github.com/huggingface/transformers/pull/44873
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
+import qwen2_vl
 import torch
 import transformers
 from PIL import Image
@@ -24,72 +21,21 @@ CASE = {
     "says": (r"rope_deltas",),
     "source": ("compute_3d_position_ids", "modeling_qwen2_vl.py"),
 }
-SPECIAL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
-PATCHES = {
-    "patch_size": 4,
-    "merge_size": 2,
-    "temporal_patch_size": 2,
-    "min_pixels": 64,
-    "max_pixels": 256,
-}
 
 
 def make(folder: str) -> None:
     """Write a tiny Qwen2-VL with its processor."""
-    torch.manual_seed(0)
-    words = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *SPECIAL]
-    vocab = {word: number for number, word in enumerate(words)}
-    tokenizer = transformers.Qwen2Tokenizer(
-        vocab=vocab,
-        merges=[],
-        additional_special_tokens=SPECIAL,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-    )
-    transformers.Qwen2VLProcessor(
-        image_processor=transformers.Qwen2VLImageProcessor(**PATCHES),
-        tokenizer=tokenizer,
-        video_processor=transformers.Qwen2VLVideoProcessor(**PATCHES),
-    ).save_pretrained(folder)
-    text = {
-        "vocab_size": len(words),
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "initializer_range": 0.3,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "mrope_section": [2, 1, 1],
-        },
-    }
-    vision = {
-        "depth": 2,
-        "embed_dim": 32,
-        "hidden_size": 32,
-        "num_heads": 4,
-        "mlp_ratio": 2,
-        "patch_size": 4,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
+    tokenizer = transformers.Qwen2Tokenizer(vocab=qwen2_vl.VOCAB, merges=[], **qwen2_vl.NAMED)
+    qwen2_vl.save_processor(transformers.Qwen2VLProcessor, tokenizer, folder)
+    text = dict(qwen2_vl.TEXT)
+    del text["rope_scaling"]
+    text["rope_parameters"] = {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "mrope_section": [2, 1, 1],
     }
     config = transformers.Qwen2VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=vocab["<|image_pad|>"],
-        video_token_id=vocab["<|video_pad|>"],
-        vision_start_token_id=vocab["<|vision_start|>"],
-        vision_end_token_id=vocab["<|vision_end|>"],
+        text_config=text, vision_config=qwen2_vl.VISION, **qwen2_vl.IDS
     )
     transformers.Qwen2VLForConditionalGeneration(config).save_pretrained(folder)
 
@@ -111,8 +57,3 @@ def observe(folder: str) -> object:
             return list(model(**texts, use_cache=False).logits.shape)
         except RuntimeError as error:
             return f"RuntimeError: {error}"
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/46753
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "5.12.1",
@@ -24,27 +21,15 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Llama with a tokenizer that has a chat template."""
-    torch.manual_seed(0)
     words = ["<unk>", "<s>", "</s>", "user", "assistant", "what", "is", "this"]
-    model = tokenizers.models.WordLevel(
-        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
-    )
-    backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
-    )
+    tokenizer = tokenizer_of(words, SPACES, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = (
         "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
     )
     tokenizer.save_pretrained(folder)
     config = transformers.LlamaConfig(
         vocab_size=16,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         initializer_range=0.3,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
@@ -57,8 +42,3 @@ def observe(folder: str) -> object:
         return tokenizer.apply_chat_template([], tokenize=False)
     except (IndexError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -4,9 +4,7 @@ https://github.com/huggingface/transformers/pull/43791
 """
 
 import contextlib
-import json
 import shutil
-import sys
 import tempfile
 
 import transformers
@@ -40,8 +38,3 @@ def observe(folder: str) -> object:
             shutil.copytree(folder, name)
             classes[name] = type(transformers.AutoTokenizer.from_pretrained(name)).__name__
     return classes
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

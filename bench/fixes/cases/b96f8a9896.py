@@ -3,12 +3,10 @@
 https://github.com/huggingface/transformers/pull/44860
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.3.0",
@@ -21,30 +19,14 @@ CASE = {
     "says": (r"llama_4",),
     "source": ("get_llama_4_attn_scale", "modeling_ministral3.py", "Ministral3Attention"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Ministral 3 whose scale changes every 8 positions, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Ministral3Config(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         max_position_embeddings=256,
         initializer_range=0.3,
@@ -78,8 +60,3 @@ def observe(folder: str) -> object:
         alone = model(ids).logits[0, -1]
         both = model(padded, attention_mask=mask, position_ids=places).logits[0, -1]
     return bool((alone - both).abs().max() > 1e-3)
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -5,9 +5,7 @@ https://github.com/huggingface/transformers/pull/44880
 
 import json
 import pathlib
-import sys
 
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, NemotronConfig, NemotronForCausalLM, PreTrainedTokenizerFast
 
@@ -48,7 +46,6 @@ def make(folder: str) -> None:
     path.write_text(
         json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "LlamaTokenizer"})
     )
-    torch.manual_seed(0)
     config = NemotronConfig(
         vocab_size=300,
         hidden_size=32,
@@ -68,8 +65,3 @@ def observe(folder: str) -> object:
     """Return what a user sees."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     return {"class": type(tokenizer).__name__, "tokens": tokenizer.tokenize("hello world in 2023")}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

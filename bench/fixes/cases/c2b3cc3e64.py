@@ -3,12 +3,8 @@
 https://github.com/huggingface/transformers/pull/41309
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from tokens import tokenizer_of
 
 CASE = {
     "before": "4.57.6",
@@ -27,13 +23,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Jamba with layers of all kinds and a tokenizer."""
-    torch.manual_seed(0)
     words = ["<|pad|>", "<|startoftext|>", "<|endoftext|>", "<|unk|>", *"abcdefghijklmnop"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<|unk|>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer_of(
+        words,
         pad_token="<|pad|>",
         bos_token="<|startoftext|>",
         eos_token="<|endoftext|>",
@@ -79,8 +71,3 @@ def observe(folder: str) -> object:
         return {"layers": len(cache), "keys": list(cache[2][0].shape)}
     except TypeError as error:
         return f"TypeError: {error}"
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,10 @@
 https://github.com/huggingface/transformers/pull/39737
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.54.0",
@@ -20,30 +18,14 @@ CASE = {
     "says": (r"Max cache length is not consistent",),
     "source": ("max_cache_len", "cache_utils.py", "HybridCache"),
 }
-WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
 
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 2 with a window of 8, and its tokenizer."""
-    torch.manual_seed(0)
-    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Gemma2Config(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         max_position_embeddings=64,
         sliding_window=8,
@@ -69,8 +51,3 @@ def observe(folder: str) -> object:
         except ValueError as error:
             seen.append(f"ValueError: {error}"[:70])
     return seen
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -4,11 +4,10 @@ https://github.com/huggingface/transformers/pull/44272
 """
 
 import json
-import sys
 from pathlib import Path
 
-import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "5.2.0",
@@ -24,13 +23,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Phi whose config names a rope key to ignore."""
-    torch.manual_seed(0)
     config = transformers.PhiConfig(
         vocab_size=128,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
         rope_parameters={
@@ -54,8 +49,3 @@ def observe(folder: str) -> object:
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return model.config.rope_parameters["partial_rotary_factor"]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

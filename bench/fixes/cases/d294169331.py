@@ -3,12 +3,10 @@
 https://github.com/huggingface/transformers/pull/45131
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "5.5.4",
@@ -25,25 +23,11 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Mixtral with its tokenizer; it returns the logits of its routers."""
-    torch.manual_seed(0)
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    ).save_pretrained(folder)
+    tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.MixtralConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         num_local_experts=4,
         num_experts_per_tok=2,
         max_position_embeddings=64,
@@ -64,8 +48,3 @@ def observe(folder: str) -> object:
         "sums are one": bool((sums - 1).abs().max() < 1e-4),
         "auxiliary loss": round(float(outputs.aux_loss), 3),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/43801
 """
 
-import json
-import sys
-
-import tokenizers
 import torch
 import transformers
+from tokens import tokenizer_of
 
 CASE = {
     "before": "5.1.0",
@@ -26,17 +23,9 @@ CLIP = 0.2
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3n for text, some of whose coefficients are to be clipped."""
-    torch.manual_seed(0)
     words = ["<pad>", "<eos>", "<bos>", "<unk>", *"abcdefghijklmnopqrstuvwxyz", "the", "is"]
-    vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        bos_token="<bos>",
-        unk_token="<unk>",
+    tokenizer_of(
+        words, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>", unk_token="<unk>"
     ).save_pretrained(folder)
     config = transformers.Gemma3nTextConfig(
         vocab_size=64,
@@ -81,8 +70,3 @@ def observe(folder: str) -> object:
             int((weights[name].grad == 0).sum()) for name in coefficients
         ),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -4,7 +4,6 @@ https://github.com/huggingface/transformers/pull/39200
 """
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -24,7 +23,6 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3n for text whose config names no layer_types."""
-    torch.manual_seed(0)
     config = transformers.Gemma3nTextConfig(
         vocab_size=128,
         vocab_size_per_layer_input=128,
@@ -63,8 +61,3 @@ def observe(folder: str) -> object:
         "full": [n for n, kind in enumerate(model.config.layer_types) if kind == "full_attention"],
         "first layer sees a far token": not torch.equal(*last),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

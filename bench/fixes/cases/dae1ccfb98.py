@@ -3,14 +3,11 @@
 https://github.com/huggingface/transformers/pull/40483
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
 from PIL import Image
+from sizes import GROUPED
+from tokens import tokenizer_of
 
 CASE = {
     "before": "4.56.2",
@@ -38,14 +35,10 @@ SPECIAL = [
 
 def make(folder: str) -> None:
     """Write a tiny GLM-4V with its processor."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "what", "is", "this", "image", "?", "0", "1", "2", "3", "4"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    backend.add_special_tokens(SPECIAL)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    tokenizer = tokenizer_of(
+        words, added=SPECIAL, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
     )
     size = {"shortest_edge": 28 * 28, "longest_edge": 2 * 112 * 112}
     transformers.Glm4vProcessor(
@@ -64,11 +57,7 @@ def make(folder: str) -> None:
     config = transformers.Glm4vConfig(
         text_config={
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            **GROUPED,
             "max_position_embeddings": 2048,
             "initializer_range": 0.3,
             "rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]},
@@ -101,8 +90,3 @@ def observe(folder: str) -> object:
         return processor(images, return_tensors="pt")["image_grid_thw"].tolist()
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}"[:80]
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,15 +3,13 @@
 https://github.com/huggingface/transformers/pull/43674
 """
 
-import json
 import pathlib
-import sys
 import wave
 
 import numpy as np
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "5.0.0",
@@ -35,18 +33,9 @@ RATE = 8000
 
 def make(folder: str) -> None:
     """Write a tiny Qwen2-Audio whose processor has a rate of 8 kHz."""
-    torch.manual_seed(0)
     words = [*SPECIAL, "user", "what", "is", "this"]
-    model = tokenizers.models.WordLevel(
-        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
-    )
-    backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        unk_token="<unk>",
-        pad_token="<pad>",
-        additional_special_tokens=SPECIAL[2:],
+    tokenizer = tokenizer_of(
+        words, SPACES, unk_token="<unk>", pad_token="<pad>", additional_special_tokens=SPECIAL[2:]
     )
     processor = transformers.Qwen2AudioProcessor(
         feature_extractor=transformers.WhisperFeatureExtractor(
@@ -59,11 +48,7 @@ def make(folder: str) -> None:
     text = {
         "model_type": "qwen2",
         "vocab_size": 16,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "initializer_range": 0.3,
     }
     audio = {
@@ -97,8 +82,3 @@ def observe(folder: str) -> object:
         "frames": int(inputs["feature_attention_mask"].sum()),
         "tokens": int((inputs["input_ids"] == 2).sum()),
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

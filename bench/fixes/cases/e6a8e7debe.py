@@ -3,13 +3,10 @@
 https://github.com/huggingface/transformers/pull/41237
 """
 
-import json
-import sys
-
 import numpy as np
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "4.56.2",
@@ -31,19 +28,9 @@ TOKENS = {
 
 def make(folder: str) -> None:
     """Write a tiny InternVL with its processor."""
-    torch.manual_seed(0)
     words = ["<pad>", "<s>", "</s>", "<unk>", *TOKENS.values(), "what", "is", "this", "Frame", ":"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        extra_special_tokens=TOKENS,
-    )
+    tokenizer = tokenizer_of(words, extra_special_tokens=TOKENS, **NAMED)
     size = {"height": 16, "width": 16}
     processor = transformers.InternVLProcessor(
         image_processor=transformers.GotOcr2ImageProcessorFast(size=size),
@@ -64,11 +51,7 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "qwen2",
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            **GROUPED,
             "initializer_range": 0.3,
         },
         image_token_id=vocab["<IMG_CONTEXT>"],
@@ -87,8 +70,3 @@ def observe(folder: str) -> object:
     except Exception as error:  # noqa: BLE001  what a user sees
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return {"frames": output["pixel_values"].shape[0]}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -5,10 +5,9 @@ https://github.com/huggingface/transformers/pull/46398
 
 import json
 import pathlib
-import sys
 
-import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "5.10.4",
@@ -24,14 +23,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 (unified) for text, of which config.json leaves out the length."""
-    torch.manual_seed(0)
     config = transformers.Gemma4UnifiedTextConfig(
         vocab_size=128,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **GROUPED,
         head_dim=8,
         layer_types=["sliding_attention", "full_attention"],
         sliding_window=16,
@@ -48,8 +42,3 @@ def observe(folder: str) -> object:
     """Return the length of the config."""
     config = transformers.AutoConfig.from_pretrained(folder)
     return {"max_position_embeddings": config.max_position_embeddings}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

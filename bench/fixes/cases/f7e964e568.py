@@ -3,10 +3,8 @@
 https://github.com/huggingface/transformers/pull/42351
 """
 
-import json
-import sys
-
 import torch
+from sizes import SMALL
 from transformers import AutoModel, ChineseCLIPConfig, ChineseCLIPModel
 
 CASE = {
@@ -23,16 +21,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    torch.manual_seed(0)
-    small = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-    }
     config = ChineseCLIPConfig(
-        text_config=small | {"vocab_size": 64, "initializer_range": 0.3},
-        vision_config=small | {"image_size": 16, "patch_size": 8},
+        text_config=SMALL | {"vocab_size": 64, "initializer_range": 0.3},
+        vision_config=SMALL | {"image_size": 16, "patch_size": 8},
         projection_dim=16,
     )
     ChineseCLIPModel(config).save_pretrained(folder)
@@ -47,8 +38,3 @@ def observe(folder: str) -> object:
     except (TypeError, AttributeError) as error:
         return f"{type(error).__name__}: {error}"
     return {"features": list(getattr(out, "pooler_output", out).shape)}
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -3,11 +3,9 @@
 https://github.com/huggingface/transformers/pull/45516
 """
 
-import json
-import sys
-
 import torch
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "5.5.4",
@@ -23,14 +21,9 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny T5Gemma 2."""
-    torch.manual_seed(0)
     text = {
         "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "head_dim": 8,
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 16,
@@ -68,8 +61,3 @@ def observe(folder: str) -> object:
     except TypeError as error:
         return f"TypeError: {error}"
     return ids.tolist()
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))

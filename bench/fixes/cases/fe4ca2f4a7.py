@@ -3,12 +3,9 @@
 https://github.com/huggingface/transformers/pull/36893
 """
 
-import json
-import sys
-
-import tokenizers
-import torch
 import transformers
+from sizes import GROUPED
+from tokens import SPACES, tokenizer_of
 
 CASE = {
     "before": "4.50.3",
@@ -28,13 +25,11 @@ TOKENS = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3 of which an image has four tokens, with its processor."""
-    torch.manual_seed(0)
     words = ["<pad>", "<eos>", "<bos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    tokenizer = tokenizer_of(
+        words,
+        SPACES,
         pad_token="<pad>",
         eos_token="<eos>",
         bos_token="<bos>",
@@ -48,11 +43,7 @@ def make(folder: str) -> None:
     ).save_pretrained(folder)
     text = {
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **GROUPED,
         "head_dim": 8,
         "sliding_window": 16,
         "sliding_window_pattern": 2,
@@ -89,8 +80,3 @@ def observe(folder: str) -> object:
         name: [part.vision_config.hidden_size, part.vision_config.num_hidden_layers]
         for name, part in (("checkpoint", config), ("made of its parts", again))
     }
-
-
-if __name__ == "__main__":
-    command, path = sys.argv[1:]
-    print(json.dumps({"make": make, "observe": observe}[command](path)))
