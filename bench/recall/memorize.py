@@ -1,6 +1,7 @@
 """Makes bench/recall/models/memorized: a small model that has learned the rows of a training step.
 
-A loss that rises after an upgrade shows only in a model whose loss was low. Run it in a stack of 4.57,
+A loss that rises after an upgrade shows only in a model whose loss was low. Its code is that of the healthy model, to
+which its files are links. Run it in a stack of 4.57,
 which loads the model as it is, by hand: ``PYTHONPATH=probes STACK/bin/python bench/recall/memorize.py``.
 """
 

@@ -171,12 +171,6 @@ def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path
         assert matrix.model(name).asks("training") is group.cases[name].trains
 
 
-def test_the_memorized_model_has_the_code_of_the_healthy_one():
-    memorized, healthy = ROOT / "bench/recall/models/memorized", ROOT / "tests/custom/healthy"
-    for path in healthy.glob("*.py"):
-        assert (memorized / path.name).read_bytes() == path.read_bytes()
-
-
 def test_the_file_has_at_least_forty_cases_of_nearly_all_areas_each_with_its_own_page():
     cases = read().cases
     assert len(cases) >= 40
