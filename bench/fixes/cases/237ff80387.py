@@ -4,6 +4,7 @@ https://github.com/huggingface/transformers/pull/38664
 """
 
 import numpy as np
+import sam
 import transformers
 from PIL import Image
 
@@ -26,41 +27,8 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny SAM with its processor."""
-    config = transformers.SamConfig(
-        vision_config={
-            "hidden_size": 32,
-            "output_channels": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
-            "image_size": 32,
-            "patch_size": 8,
-            "mlp_dim": 48,
-            "window_size": 2,
-            "global_attn_indexes": [0],
-            "num_pos_feats": 8,
-        },
-        prompt_encoder_config={
-            "hidden_size": 16,
-            "image_size": 32,
-            "patch_size": 8,
-            "mask_input_channels": 4,
-            "num_point_embeddings": 4,
-        },
-        mask_decoder_config={
-            "hidden_size": 16,
-            "mlp_dim": 24,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "iou_head_hidden_dim": 16,
-            "iou_head_depth": 2,
-        },
-    )
-    transformers.SamModel(config).save_pretrained(folder)
-    transformers.SamProcessor(
-        transformers.SamImageProcessor(
-            size={"longest_edge": 32}, pad_size={"height": 32, "width": 32}
-        )
-    ).save_pretrained(folder)
+    sam.save_model(folder)
+    transformers.SamProcessor(sam.image_processor()).save_pretrained(folder)
 
 
 def observe(folder: str) -> object:

@@ -3,8 +3,8 @@
 https://github.com/huggingface/transformers/pull/39984
 """
 
-from sizes import SMALL
-from transformers import AutoConfig, LlavaConfig, LlavaForConditionalGeneration
+from llava import make  # noqa: F401  a part of the case
+from transformers import AutoConfig
 
 CASE = {
     "before": "4.55.4",
@@ -16,23 +16,6 @@ CASE = {
     "says": ("_attn_implementation",),
     "source": ("_attn_implementation", "configuration_utils.py"),
 }
-
-
-def make(folder: str) -> None:
-    """Write the artefact."""
-    config = LlavaConfig(
-        text_config=SMALL | {"model_type": "llama", "vocab_size": 64, "initializer_range": 0.3},
-        vision_config=SMALL
-        | {
-            "model_type": "clip_vision_model",
-            "image_size": 16,
-            "patch_size": 8,
-            "projection_dim": 32,
-        },
-        image_token_index=60,
-        vision_feature_layer=-1,
-    )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
 
 
 def observe(folder: str) -> object:

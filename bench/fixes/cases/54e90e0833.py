@@ -6,7 +6,7 @@ https://github.com/huggingface/transformers/pull/45739
 import json
 from pathlib import Path
 
-import tokenizers
+import deepseek
 import transformers
 
 CASE = {
@@ -20,12 +20,6 @@ CASE = {
     "says": (r"pre_tokenizer", r"TokenizersBackend"),
     "source": ("LlamaTokenizer", "tokenization_auto.py", "tokenization_llama.py"),
 }
-LINES = [
-    "the quick brown fox jumps over the lazy dog",
-    "numbers 0 1 2 3 4 5 6 7 8 9 are here",
-    "def add(a, b):\n    return a + b\n",
-    "studies have shown that owning a dog is good",
-]
 CODE = """\
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
@@ -40,58 +34,8 @@ class DeepseekOCRForCausalLM(DeepseekV2ForCausalLM):
 
 
 def make(folder: str) -> None:
-    """Write a tiny DeepSeek OCR of custom code, as the hub has it, with a byte-level tokenizer.json."""
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Digits(individual_digits=True),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<begin>", "<end>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(LINES, trainer)
-    backend.save(f"{folder}/tokenizer.json")
-    words = {
-        "tokenizer_class": "LlamaTokenizerFast",
-        "bos_token": "<begin>",
-        "eos_token": "<end>",
-        "pad_token": "<end>",
-        "add_bos_token": True,
-        "add_eos_token": False,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": 512,
-    }
-    Path(folder, "tokenizer_config.json").write_text(json.dumps(words), "utf-8")
-    config = transformers.DeepseekV2Config(
-        vocab_size=320,
-        hidden_size=32,
-        intermediate_size=48,
-        moe_intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        n_routed_experts=4,
-        n_shared_experts=1,
-        n_group=2,
-        topk_group=1,
-        num_experts_per_tok=2,
-        first_k_dense_replace=1,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=8,
-        v_head_dim=8,
-        bos_token_id=0,
-        eos_token_id=1,
-        initializer_range=0.2,
-    )
-    transformers.DeepseekV2ForCausalLM(config).save_pretrained(folder)
+    """Write a tiny DeepSeek OCR of custom code, as the hub has it."""
+    deepseek.make(folder, transformers.DeepseekV2Config, transformers.DeepseekV2ForCausalLM)
     Path(folder, "modeling_deepseekocr.py").write_text(CODE, "utf-8")
     path = Path(folder, "config.json")
     settings = json.loads(path.read_text("utf-8")) | {
