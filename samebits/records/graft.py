@@ -13,31 +13,7 @@ from samebits.records.record import Record
 from samebits.records.result import CellFile
 from samebits.records.tensor import TensorRef
 from samebits_wire import formats
-
-SuspectKind = Literal[
-    "config",
-    "weight",
-    "buffer",
-    "attribute",
-    "positions",
-    "rope",
-    "mask",
-    "scale",
-    "implementation",
-    "call",
-    "cache",
-    "head",
-    "memory",
-]
-"""The kind of part that is put in, in the order of data flow.
-
-config: a field with which the model is loaded. weight, buffer: stored numbers. attribute: a plain
-value stored in a module. positions, rope, mask, scale: the value at each use in the forward.
-implementation: of attention or of experts, as chosen at the load. call: the same numbers, repeated,
-packed and laid out for the attention kernel as in the reference. cache: the contents of the KV
-cache before each step, or its class. head: the number of positions that the head computes. memory:
-the distance of parameters from a 64-byte boundary.
-"""
+from samebits_wire.grafts import SuspectKind
 
 
 class DonorOutput(Record):

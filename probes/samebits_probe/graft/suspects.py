@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 
 from samebits_probe.graft import places, state
 from samebits_probe.model.tensor import stored
+from samebits_wire.grafts import SuspectKind
 from samebits_wire.jobs import PatientTask
 
 Fact = dict[str, Any]
@@ -32,22 +33,7 @@ _PLACES = (
 
 _PLAIN_CACHE = "DynamicLayer"
 
-_ORDER = (
-    "config",
-    "weight",
-    "buffer",
-    "attribute",
-    "positions",
-    "rope",
-    "mask",
-    "scale",
-    "implementation",
-    "call",
-    "cache",
-    "head",
-    "memory",
-)
-"""Kinds in the order of data flow: the root of a difference comes first."""
+_ORDER = get_args(SuspectKind)
 
 
 class Suspect(NamedTuple):

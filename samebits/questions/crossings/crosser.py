@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from samebits.jobs.cache import Left
     from samebits.jobs.common import ReadyCell
     from samebits.jobs.lab import Lab
-    from samebits.questions.crossings.jobs import LoadJob, SaveJob
     from samebits.records.capture import Failure
     from samebits.records.made import MadeModel
     from samebits.stacks.process import Ended
+    from samebits_wire.crossings import LoadJob, SaveJob
 
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""

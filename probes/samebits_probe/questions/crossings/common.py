@@ -8,7 +8,7 @@ from samebits_probe.model import heap
 from samebits_probe.model.load import Source
 from samebits_probe.process import hashing, threads
 from samebits_probe.process.calls import CALLS
-from samebits_probe.questions.crossings.jobs import CrossingJob
+from samebits_wire.crossings import CrossingJob
 
 _FORMAT_VERSION = 7
 """As in samebits/questions/crossings/records.py, which has its history."""

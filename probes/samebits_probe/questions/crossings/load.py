@@ -34,7 +34,7 @@ from samebits_probe.questions.crossings.config import (
     ignored_fields,
     null_fields,
 )
-from samebits_probe.questions.crossings.jobs import LoadJob
+from samebits_wire.crossings import LoadJob
 
 
 class Observed(NamedTuple):

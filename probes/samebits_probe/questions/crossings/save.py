@@ -22,8 +22,8 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
 from samebits_probe.questions.crossings import parts
 from samebits_probe.questions.crossings.common import begin, head
-from samebits_probe.questions.crossings.jobs import SaveJob
 from samebits_wire.atomic import move_new
+from samebits_wire.crossings import SaveJob
 
 
 def run(job: SaveJob) -> None:

@@ -1,4 +1,4 @@
-"""The keys of the jobs of a crossing; samebits/questions/crossings/jobs.py says what each means."""
+"""The keys of the jobs of a crossing: one stack saves a model, and another stack loads it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ class SaveJob(CrossingJob):
 
     kind: Literal["crossings.save"]
     out: str
+    """Folder of the copy."""
     limit: int
+    """Largest model that is saved, in bytes."""
     makes: bool
+    """Leave a small made model of the same kind instead of the model."""
 
 
 class LoadJob(CrossingJob):
@@ -27,5 +30,7 @@ class LoadJob(CrossingJob):
 
     kind: Literal["crossings.load"]
     copies: dict[str, str]
+    """Stack -> folder of its copy."""
     models: list[str]
+    """Those of the stacks whose model is loaded; what lies beside the models is loaded of all."""
     result: str
