@@ -258,15 +258,20 @@ def joined_lines(
     ]
 
 
+def failure_key(cell: CellResult) -> Hashable:
+    """Return a key that is equal for cells with the same exception; None for one without."""
+    failure = cell.failure
+    return (failure.phase, failure.type, failure.message) if failure is not None else None
+
+
 def outcome_key(cell: CellResult) -> str:
     """Return a key that is equal for cells of the same bits, or of the same failure.
 
     Explanations such as config changes are left out: they differ from release to release while the
     bits are the same.
     """
-    failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
     # The repr, because it makes NaN equal to NaN.
-    return repr((cell.model_dump(include=_OUTCOME_FIELDS), failure))
+    return repr((cell.model_dump(include=_OUTCOME_FIELDS), failure_key(cell)))
 
 
 def since(row: Row, stacks: Iterable[str]) -> str:

@@ -10,7 +10,14 @@ from samebits.reports.answer.change import change, sizes_beyond_rounding, where
 from samebits.reports.answer.releases import are_neighbours, distinct, listed, release
 from samebits.reports.answer.remedy import command, remedy
 from samebits.reports.answer.side import Side, faults, side
-from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, is_reference
+from samebits.reports.stories import (
+    EVERY_RELEASE,
+    QUIET,
+    failure_key,
+    group_cells,
+    holds,
+    is_reference,
+)
 from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
@@ -145,7 +152,7 @@ def _ways(rows: Iterable[Row]) -> Iterator[_Way]:
 
 
 def _way(cell: CellResult) -> Hashable:
-    failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
+    failure = failure_key(cell)
     causes = _causes(cell)
     signals = tuple(signal.signal for signal in cell.signals if signal.outcome == "differs")
     moved = cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED)

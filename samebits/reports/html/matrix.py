@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.records.ids import EXPLANATORY, Verdict
 from samebits.reports.html.addresses import HOME, Addresses, anchor, model_page
 from samebits.reports.html.states import SEVERITY, State, class_of, rank_of, state
-from samebits.reports.stories import is_quiet
+from samebits.reports.stories import QUIET, is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,11 +126,8 @@ def line(row: Row, stacks: list[str], source: str, addresses: Addresses, answers
         verdicts=_verdicts(row),
         findings=_findings(row, source, addresses, answers),
         signals=_once(signals),
-        moved=tuple(cell.cell.stack for cell in row.cells if cell.judged not in _STILL),
+        moved=tuple(cell.cell.stack for cell in row.cells if cell.judged not in QUIET),
     )
-
-
-_STILL = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 
 
 def _verdicts(row: Row) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
 from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
-from samebits.reports.stories import cell_in_short, verdict_word
+from samebits.reports.stories import QUIET, cell_in_short, verdict_word
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
@@ -86,7 +86,7 @@ def state(
 ) -> State:
     """Return a cell as a table of the page ``source`` shows it."""
     link = ""
-    if cell.verdict not in _PLAIN or wrong:
+    if cell.verdict not in QUIET or wrong:
         link = addresses.page(source, model_page(cell.cell.model), cell_anchor(cell.cell))
     what, value = _figure(cell)
     is_expected = cell.verdict is Verdict.EXPECTED
@@ -120,12 +120,9 @@ def _word(cell: CellResult) -> str:
 
 def has_details(cell: CellResult) -> bool:
     """Return True if there is more to say about a cell than its verdict."""
-    return cell.verdict not in _PLAIN or bool(cell.findings or cell.notes)
+    return cell.verdict not in QUIET or bool(cell.findings or cell.notes)
 
 
 def details_anchor(cell: CellResult) -> str:
     """Return the id of what a model's page says about a cell; '' if it says no more than the verdict."""
     return cell_anchor(cell.cell) if has_details(cell) else ""
-
-
-_PLAIN = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT)

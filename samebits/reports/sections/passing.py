@@ -10,7 +10,7 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.at_a_glance import COLUMNS
-from samebits.reports.stories import QUIET, cell_in_short, group_cells
+from samebits.reports.stories import QUIET, cell_in_short, failure_key, group_cells
 from samebits.text.blocks import heading, link, linked, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
@@ -92,14 +92,13 @@ def _differences(stories: Iterable[Story]) -> Iterator[Difference]:
 
 
 def _difference_key(cell: CellResult) -> tuple[object, ...]:
-    failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
     difference = cell.decisive
     place = (difference.signal, difference.item) if difference else cell.headline
     return (
         cell.judged,
         cell.rest,
         cell.expected,
-        failure,
+        failure_key(cell),
         place,
         cause_in_short(cell),
         graft_in_short(cell),

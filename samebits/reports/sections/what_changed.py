@@ -12,6 +12,7 @@ from samebits.reports.cell.tensors import growth_line
 from samebits.reports.stories import (
     QUIET,
     cell_in_short,
+    failure_key,
     group_cells,
     places,
     stories,
@@ -77,12 +78,9 @@ def in_short(
 
 def _place_key(cell: CellResult) -> Hashable:
     """Return a key that is equal for cells with the same decisive difference from the reference."""
-    failure = (
-        (cell.failure.phase, cell.failure.type, cell.failure.message) if cell.failure else None
-    )
     difference = cell.decisive
     place = (difference.signal, difference.item) if difference else cell.headline
-    return cell.cell.variant, cell.verdict, cell.rest, place, failure
+    return cell.cell.variant, cell.verdict, cell.rest, place, failure_key(cell)
 
 
 def _place_line(shared: Shared, story: Story) -> Markdown:
