@@ -1,5 +1,6 @@
 """questions.arguments: what each argument of forward and generate() changes, on real models and on planted ones."""
 
+import tiny
 import torch
 import transformers
 from samebits_probe.model.leftover import Leftover
@@ -91,9 +92,7 @@ def test_arguments_of_bert():
 
 
 def test_arguments_of_llama():
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZES, num_hidden_layers=2)
-    found = of(transformers.LlamaForCausalLM(config))
+    found = of(tiny.made(transformers.LlamaForCausalLM, **SIZES, num_hidden_layers=2))
     assert found["position_ids"] == {"named": True, "effect": "other numbers"}
     assert "token_type_ids" not in found
 
@@ -124,9 +123,7 @@ class Stops(transformers.LlamaForCausalLM):
 
 
 def generating(model_class, max_length=None):
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZES, num_hidden_layers=2)
-    model = model_class(config).eval()
+    model = tiny.made(model_class, **SIZES, num_hidden_layers=2)
     if max_length is not None:
         model.generation_config.max_length = max_length
     before = model.generation_config.to_dict()
@@ -196,42 +193,12 @@ def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
 
 
 def whisper():
-    torch.manual_seed(0)
-    config = transformers.WhisperConfig(
-        vocab_size=64,
-        d_model=32,
-        num_mel_bins=8,
-        init_std=0.3,
-        **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
-        **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
-        **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
-        max_source_positions=16,
-        max_target_positions=32,
-        decoder_start_token_id=3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-    return transformers.WhisperForConditionalGeneration(config).eval()
+    return tiny.whisper(max_source_positions=16, init_std=0.3, **tiny.halves(2, 4, 48))
 
 
 def bart():
-    torch.manual_seed(0)
-    config = transformers.BartConfig(
-        vocab_size=64,
-        d_model=32,
-        max_position_embeddings=64,
-        init_std=0.3,
-        **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
-        **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
-        **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
-        forced_eos_token_id=None,
-        decoder_start_token_id=3,
-        eos_token_id=2,
-    )
-    return transformers.BartForConditionalGeneration(config).eval()
+    ids = {"decoder_start_token_id": 3, "eos_token_id": 2, "forced_eos_token_id": None}
+    return tiny.bart(init_std=0.3, **ids, **tiny.halves(2, 4, 48))
 
 
 def of_encoder_decoder(model):
@@ -285,8 +252,7 @@ def test_a_decoder_that_cannot_assist_shows():
 
 
 def llama(model_class=transformers.LlamaForCausalLM):
-    torch.manual_seed(0)
-    return model_class(transformers.LlamaConfig(**SIZES, num_hidden_layers=3)).eval()
+    return tiny.made(model_class, **SIZES, num_hidden_layers=3)
 
 
 def states(model, kwargs=IDS):

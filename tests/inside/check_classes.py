@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import tiny
 import torch
 import transformers
 from samebits_probe.model import load
@@ -219,16 +220,7 @@ def test_a_head_whose_loss_raises_says_so():
 
 
 def test_heads_of_an_encoder_decoder_and_of_images_are_run():
-    bart = transformers.BartConfig(
-        vocab_size=40,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-    )
+    bart = transformers.BartConfig(vocab_size=40, d_model=16, **tiny.halves(ffn=16))
     model = transformers.BartForConditionalGeneration(bart)
     found = loads(model, IDS | {"decoder_input_ids": IDS["input_ids"]})
     assert "loss()" in found["AutoModelForSequenceClassification"]["numbers"], found

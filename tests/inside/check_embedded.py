@@ -4,12 +4,12 @@ import functools
 import sys
 import types
 
+import tiny
 import torch
 import transformers
 from samebits_probe.model import precision
 from samebits_probe.questions.relations import embedded
 from samebits_probe.questions.relations.relations import observe
-from tiny import model
 
 torch.set_num_threads(1)
 IDS = torch.tensor([[5, 17, 44, 23, 9, 61, 33, 12, 7]])
@@ -35,7 +35,7 @@ class Planted(transformers.LlamaForCausalLM):
 
 
 def found(plant="", prompts=(("short", PROMPT),)):
-    made = model()
+    made = tiny.model()
     if plant:
         made.__class__ = type("PlantedForCausalLM", (Planted,), {"plant": plant})
     answer = embedded.observe(made, prompts)
@@ -75,7 +75,7 @@ def test_a_plain_forward_that_raises_and_ids_beyond_the_table_are_no_refusal():
     answer, skips = found(prompts=[("short", {"input_ids": IDS + 60})])
     assert not answer
     assert all("the plain forward raised" in skip["reason"] for skip in skips)
-    made = model()
+    made = tiny.model()
     made.get_input_embeddings = lambda: torch.nn.Embedding(8, 32)
     (forward, generate) = embedded.observe(made, [("short", PROMPT)]).inapplicable
     assert not forward.get("raised"), forward
@@ -84,11 +84,7 @@ def test_a_plain_forward_that_raises_and_ids_beyond_the_table_are_no_refusal():
 
 @functools.cache
 def bart():
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 99, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
-    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32}
-    config = transformers.BartConfig(**sizes, decoder_ffn_dim=32, scale_embedding=True)
-    return transformers.BartForConditionalGeneration(config).eval()
+    return tiny.bart(vocab_size=99, max_position_embeddings=1024, scale_embedding=True)
 
 
 def test_an_encoder_decoder_is_asked_for_both_of_its_parts():
@@ -131,7 +127,7 @@ def test_a_model_without_embeddings_and_one_of_relations_say_so():
 
     answer = embedded.observe(Bare(), [("short", PROMPT)])
     assert {s["reason"] for s in answer.inapplicable} == {"forward takes no inputs_embeds"}
-    made = model()
+    made = tiny.model()
     signal = observe(made, "causal-lm", made.config, {"samples": 0}, [("short", PROMPT)])
     assert {r["relation"] for r in signal["relations"]} >= set(embedded.NAMES)
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 
+import tiny
 import torch
 import transformers
 from samebits_probe.questions.exports import exports
@@ -150,15 +151,6 @@ def test_other_tokens_have_a_padded_end():
 
 
 def test_a_llama_of_this_release_is_exported_with_the_same_numbers():
-    config = transformers.LlamaConfig(
-        vocab_size=99,
-        hidden_size=32,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = tiny.model(intermediate_size=40)
     for inputs in (IDS, MASKED):
         assert exports.made(model, inputs, "torch.export") == SAME

@@ -2,6 +2,7 @@
 
 import json
 
+import tiny
 import torch
 import transformers
 from check_feed import LLAVA
@@ -11,31 +12,7 @@ torch.set_num_threads(1)
 
 
 def whisper():
-    config = transformers.WhisperConfig(
-        vocab_size=64,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        num_mel_bins=8,
-        max_source_positions=20,
-        max_target_positions=32,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=3,
-        begin_suppress_tokens=None,
-        suppress_tokens=None,
-    )
-    torch.manual_seed(0)
-    model = transformers.WhisperForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3)
-    return model
+    return tiny.whisper(std=0.3, d_model=16, max_source_positions=20)
 
 
 def prompts():
@@ -72,13 +49,8 @@ def test_a_step_that_forgets_its_position_is_seen():
 
 
 def llava():
-    config = json.loads(json.dumps(LLAVA)) | {"image_token_index": 90}
-    torch.manual_seed(0)
-    model = transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(**config)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3)
-    return model
+    fields = json.loads(json.dumps(LLAVA)) | {"image_token_index": 90}
+    return tiny.made(transformers.LlavaForConditionalGeneration, std=0.3, **fields)
 
 
 def pictures():
@@ -132,21 +104,8 @@ def test_a_class_that_is_not_made_for_padding_is_noted():
 
 
 def gpt2():
-    config = transformers.GPT2Config(
-        vocab_size=64,
-        n_embd=16,
-        n_layer=1,
-        n_head=2,
-        n_positions=64,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3)
-    return model
+    sizes = {"vocab_size": 64, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    return tiny.made(transformers.GPT2LMHeadModel, std=0.3, **sizes, bos_token_id=0, eos_token_id=0)
 
 
 def of_text(model):

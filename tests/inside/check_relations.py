@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import tiny
 import torch
 import transformers
 from samebits_probe.model import determinism, forks, precision
@@ -420,23 +421,11 @@ def test_logits_that_are_another_function_do_not_hold_because_the_tokens_agree()
         assert shown["holds"] == (name not in violated(facts))
 
 
-def llama(**config):
-    config = transformers.LlamaConfig(
-        vocab_size=60,
-        hidden_size=32,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=None,
-        eos_token_id=None,
-        **config,
-    )
-    torch.manual_seed(5)
-    model = transformers.LlamaForCausalLM(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model
+def llama(**changed):
+    fields = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2}
+    fields |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    fields |= {"bos_token_id": None, "eos_token_id": None}
+    return tiny.made(transformers.LlamaForCausalLM, seed=5, std=0.3, **fields, **changed)
 
 
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}

@@ -24,19 +24,7 @@ def llama(**generation):
 
 
 def bart():
-    torch.manual_seed(1)
-    config = transformers.BartConfig(
-        vocab_size=64,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        max_position_embeddings=64,
-    )
-    model = transformers.BartForConditionalGeneration(config).eval()
+    model = tiny.bart(seed=1, d_model=16, decoder_layers=2)
     model.generation_config.eos_token_id = None
     model.generation_config.forced_eos_token_id = 2
     return model

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import tiny
 import torch
 import transformers
 from raising import raised
@@ -22,7 +23,6 @@ from samebits_probe.questions.usage import (
     usage,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
-from tiny import model
 from transformers.generation import configuration_utils
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
@@ -49,7 +49,7 @@ def ask(question, made):
 
 
 def test_a_child_leaves_the_model_as_it_was():
-    made = model()
+    made = tiny.model()
     before = hashes(made), made.config.to_dict(), made.training
     loaded = SimpleNamespace(model=made, head="causal-lm")
     folder = Path(tempfile.mkdtemp())
@@ -60,7 +60,7 @@ def test_a_child_leaves_the_model_as_it_was():
 
 
 def test_the_defaults_of_generate_are_those_before_any_other_question():
-    made = model(eos_token_id=2)
+    made = tiny.model(eos_token_id=2)
     loaded = SimpleNamespace(model=made, head="causal-lm")
     answers = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     assert answers["assisted"]
@@ -69,14 +69,14 @@ def test_the_defaults_of_generate_are_those_before_any_other_question():
 
 
 def test_no_time_is_a_reason():
-    loaded = SimpleNamespace(model=model(), head="causal-lm")
+    loaded = SimpleNamespace(model=tiny.model(), head="causal-lm")
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
     assert set(outcome["skips"]) == {question.name for question in usage.QUESTIONS}
     assert all("no time was left" in reason for reason in outcome["skips"].values())
 
 
 def test_a_forward_that_raises_is_asked_nothing_about_tokens():
-    made = model()
+    made = tiny.model()
     made.forward = lambda *_args, **_kwargs: 1 / 0
     loaded = SimpleNamespace(model=made, head="causal-lm")
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
@@ -86,7 +86,7 @@ def test_a_forward_that_raises_is_asked_nothing_about_tokens():
 
 
 def test_what_a_model_without_positions_is_not_asked():
-    made = model("bloom", n_head=4, n_layer=2)
+    made = tiny.model("bloom", n_head=4, n_layer=2)
     for question in (forward.packed, generate.position_ids):
         reason = raised(NoMeaning, ask, question, made)
         assert str(reason) == "forward takes no position_ids"
@@ -94,7 +94,7 @@ def test_what_a_model_without_positions_is_not_asked():
 
 def test_a_sequence_that_is_shut_off_is_told_from_one_that_is_seen():
     """Planted: logits of a token that depend on nothing before it, and on everything."""
-    made = model()
+    made = tiny.model()
     table = torch.randn(99, 99, dtype=torch.float64)
 
     def shut(input_ids, position_ids=None, use_cache=None, attention_mask=None):
@@ -113,7 +113,7 @@ def test_a_sequence_that_is_shut_off_is_told_from_one_that_is_seen():
 
 def test_positions_that_stand_still_are_seen_as_they_are_fed():
     """Planted: a class that cuts whatever it is handed to its last entry."""
-    made = model()
+    made = tiny.model()
     prepare = made.prepare_inputs_for_generation
 
     def stubborn(input_ids, **kwargs):
@@ -127,7 +127,7 @@ def test_positions_that_stand_still_are_seen_as_they_are_fed():
 
 
 def test_eager_is_put_back():
-    made = model()
+    made = tiny.model()
     before = made.config._attn_implementation
     facts = ask(forward.attentions, made)
     assert made.config._attn_implementation == before == "sdpa"
@@ -135,7 +135,7 @@ def test_eager_is_put_back():
 
 
 def test_beams_that_keep_their_state_agree_with_a_forward_without_a_cache():
-    outcome = ask(beams.beams, model())
+    outcome = ask(beams.beams, tiny.model())
     assert outcome["n_moved"]
     assert outcome["greedy"] < 1e-3 < outcome["of_others"]
     assert outcome["by_cache"] < 1e-3
@@ -144,20 +144,20 @@ def test_beams_that_keep_their_state_agree_with_a_forward_without_a_cache():
 def test_a_beam_that_goes_on_with_another_ones_state_is_seen():
     kind = transformers.DynamicCache
     with mock.patch.object(kind, "reorder_cache", return_value=None):
-        outcome = ask(beams.beams, model())
+        outcome = ask(beams.beams, tiny.model())
     assert outcome["greedy"] < 1e-3
     assert outcome["by_cache"] > 0.1 * outcome["of_others"]
 
 
 def test_a_model_without_beams_says_why():
-    made = model()
+    made = tiny.model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
     assert ask(beams.beams, made) == {"refused": "ZeroDivisionError: division by zero"}
 
 
 def test_a_second_call_gives_what_the_first_gave():
     for made, question in itertools.product(
-        (model(), model("mamba", state_size=4)), (generate.repeated, generate.static)
+        (tiny.model(), tiny.model("mamba", state_size=4)), (generate.repeated, generate.static)
     ):
         outcome = ask(question, made)
         assert outcome["steps"] == [4, 4]
@@ -194,14 +194,14 @@ def leaves_a_state(made):
 
 def test_what_a_call_leaves_behind_is_seen_in_the_second():
     for plant in (leaves_arguments, leaves_a_state):
-        made = model()
+        made = tiny.model()
         plant(made)
         outcome = ask(generate.repeated, made)
         assert outcome["apart"] > 0.01 * outcome["of_steps"], (plant, outcome)
 
 
 def test_a_second_call_that_raises_says_so():
-    made = model()
+    made = tiny.model()
     original, calls = made.generate, []
 
     def only_twice(ids, **arguments):
@@ -213,7 +213,7 @@ def test_a_second_call_that_raises_says_so():
 
 
 def test_a_first_call_that_raises_is_recorded_as_raised():
-    made = model()
+    made = tiny.model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
     loaded = SimpleNamespace(model=made, head="causal-lm")
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
@@ -221,7 +221,7 @@ def test_a_first_call_that_raises_is_recorded_as_raised():
 
 
 def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
-    made = model()
+    made = tiny.model()
 
     def hook(_module, _args, output):
         if isinstance(output.past_key_values, transformers.StaticCache):
@@ -235,8 +235,8 @@ def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
 
 def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
     plain, windowed = (
-        ask(generate.caches, model()),
-        ask(generate.caches, model("mistral", **WINDOW)),
+        ask(generate.caches, tiny.model()),
+        ask(generate.caches, tiny.model("mistral", **WINDOW)),
     )
     assert set(plain) == {"dynamic", "dynamic_full"} & set(ALL)
     assert not OF_WINDOWS & set(plain)
@@ -247,12 +247,12 @@ def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
 
 
 def test_a_model_without_a_window_gets_no_cache_of_a_window():
-    outcome = ask(generate.caches, model("mistral", **WINDOW | {"sliding_window": None}))
+    outcome = ask(generate.caches, tiny.model("mistral", **WINDOW | {"sliding_window": None}))
     assert set(outcome) == {"dynamic", "dynamic_full"} & set(ALL)
 
 
 def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
-    made = model("mistral", **WINDOW)
+    made = tiny.model("mistral", **WINDOW)
     original, left = made.generate, []
 
     def generating(ids, **arguments):
@@ -271,7 +271,7 @@ def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
 
 def test_a_kind_of_cache_that_forgets_is_seen_alone():
     """Planted: only a cache that was asked for by the name of a window is halved."""
-    made = model("mistral", **WINDOW)
+    made = tiny.model("mistral", **WINDOW)
     original, name = made.generate, min(OF_WINDOWS & set(ask(generate.caches, made)))
 
     def generating(ids, **arguments):
@@ -292,7 +292,7 @@ def test_a_kind_of_cache_that_forgets_is_seen_alone():
 
 
 def test_a_model_that_refuses_a_static_cache_says_so():
-    made = model()
+    made = tiny.model()
     original = made.generate
 
     def only_dynamic(ids, **arguments):
@@ -355,14 +355,14 @@ def test_pixels_among_tokens_are_those_of_a_prompt():
 
 
 def test_a_model_without_such_methods_has_no_features():
-    assert features.features(Subject(model(), "causal-lm", Path())) == {}
+    assert features.features(Subject(tiny.model(), "causal-lm", Path())) == {}
 
 
 def test_the_attention_of_parts_is_read_behind_a_config_that_had_eager():
     facts = attention.attention(clip())
     assert {*facts} == {"eager for one part", "eager, then sdpa"}
     assert facts["eager, then sdpa"].keys() in ({"parts"}, {"refused"})
-    assert attention.attention(Subject(model(), "causal-lm", Path())) == {}
+    assert attention.attention(Subject(tiny.model(), "causal-lm", Path())) == {}
 
 
 def called(made):
@@ -375,14 +375,14 @@ FROZEN = "forward of a frozen model after enable_input_require_grads()"
 
 
 def test_methods_that_libraries_call_do_what_they_are_for():
-    facts = called(model())
+    facts = called(tiny.model())
     assert facts["set_input_embeddings(…)"] == facts["set_output_embeddings(…)"] == {"gave": "True"}
     assert facts[FROZEN] == {"gave": "gradients reach it: True"}
     assert not any("refused" in fact for fact in facts.values())
 
 
 def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
-    made = model()
+    made = tiny.model()
     facts = called(made)
     assert facts["get_decoder()"] == {"gave": type(made.base_model).__name__}
     assert facts["get_input_embeddings() of the base model"] == {"gave": "Embedding"}
@@ -396,26 +396,13 @@ def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
 
 
 def whisper(**settings):
-    torch.manual_seed(0)
-    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
-    made = transformers.WhisperForConditionalGeneration(
-        transformers.WhisperConfig(
-            vocab_size=128,
-            num_mel_bins=8,
-            d_model=32,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            max_source_positions=50,
-            max_target_positions=32,
-            init_std=0.3,
-            suppress_tokens=None,
-            begin_suppress_tokens=None,
-            median_filter_width=3,
-            **sizes,
-            **ids,
-        )
-    ).eval()
+    made = tiny.whisper(
+        vocab_size=128,
+        max_source_positions=50,
+        init_std=0.3,
+        median_filter_width=3,
+        **tiny.halves(2, 4, 48),
+    )
     named = {"is_multilingual": False, "no_timestamps_token_id": 76, "prev_sot_token_id": 75}
     for name, value in (named | {"max_initial_timestamp_index": 10} | settings).items():
         setattr(made.generation_config, name, value)
@@ -444,7 +431,7 @@ def test_times_of_tokens_are_those_of_the_same_call_and_are_seen_to_move():
 
 
 def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else():
-    made = model()
+    made = tiny.model()
     made.prepare_decoder_input_ids_from_labels = lambda labels: labels.roll(1)
     made.enable_input_require_grads = lambda: None
     facts = called(made)
@@ -463,7 +450,7 @@ def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else
 
 def pictured(merge):
     """Return a model whose forward also takes pixels, which it merges with the embeddings of its tokens."""
-    made = model()
+    made = tiny.model()
     plain = made.forward
 
     def forward(input_ids, pixel_values=None):

@@ -31,17 +31,47 @@ def model(architecture="llama", **changed):
     fields = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": None}
     fields |= {"num_attention_heads": 4, "intermediate_size": 48, "num_key_value_heads": 2}
     config = transformers.AutoConfig.for_model(architecture, **(fields | changed))
-    made = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in model.parameters():
             parameter.normal_(0, 0.25)
-    return made
+    return model
+
+
+def made(kind, *, seed=0, std=None, **fields):
+    """Return a model of a class, in evaluation mode; ``std``: of all its parameters, as far as the class gives others."""
+    torch.manual_seed(seed)
+    model = kind(kind.config_class(**fields)).eval()
+    if std is not None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(std=std)
+    return model
+
+
+def halves(layers=1, heads=2, ffn=32):
+    """Return the sizes of both halves of an encoder-decoder."""
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": ffn}
+    return {f"{half}_{name}": n for half in ("encoder", "decoder") for name, n in sizes.items()}
+
+
+def bart(*, seed=0, **changed):
+    """Return a BART; ``changed`` are fields of its config."""
+    fields = {"vocab_size": 64, "d_model": 32, "max_position_embeddings": 64} | halves()
+    return made(transformers.BartForConditionalGeneration, seed=seed, **(fields | changed))
+
+
+def whisper(*, std=None, **changed):
+    """Return a Whisper that forces and suppresses no token; ``changed`` are fields of its config."""
+    fields = {"vocab_size": 64, "d_model": 32, "num_mel_bins": 8, "max_target_positions": 32}
+    fields |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
+    fields |= {"suppress_tokens": None, "begin_suppress_tokens": None} | halves()
+    return made(transformers.WhisperForConditionalGeneration, std=std, **(fields | changed))
 
 
 def llama(kind=transformers.LlamaForCausalLM, **changed):
     """Return a Llama as its class makes it; ``changed`` are fields of its config."""
-    torch.manual_seed(1)
-    return kind(transformers.LlamaConfig(**(SIZES | changed))).eval()
+    return made(kind, seed=1, **(SIZES | changed))
 
 
 def session_of(model, prompts, *, run="a", limit=0, **options):
