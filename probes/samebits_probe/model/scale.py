@@ -66,7 +66,9 @@ _POSITION_COUNT = re.compile(
 )
 _WINDOWS = re.compile(
     r"sliding_window(_size)?|attention_window(_size)?|window_size|local_attention|attention_chunk_size|index_topk"
+    r"|(mamba_)?chunk_size"
 )
+"""Also the chunks of a state-space scan: one prompt covers several of them, and a scan of 256 tokens takes minutes."""
 _INTERVAL = re.compile(r"\w*(interval|pattern|period|sparse_step|every_n\w*|freq(uency)?)")
 _TAPS = re.compile(r"intermediate_layers?_ind(ic|ex)es|deepstack_\w*ind(ic|ex)es")
 """Layers whose outputs are used, too: as many as there are, or what takes them has the wrong width."""
