@@ -177,7 +177,7 @@ def _turns_half_a_pair(part: Config, divisor: int) -> bool:
 
     Releases make different things of such a head: gpt_neox of 4.48 broadcasts it.
     """
-    own = part.get("head_dim")
+    own = part.get("head_dim", 0)
     dims = int(own) if shrink.is_size(own) else _head_dim(part)
     ropes = (value for name, value in part.items() if name.startswith("rope_"))
     of_kinds = [r for rope in ropes if isinstance(rope, dict) for r in (rope, *rope.values())]
