@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
 """Kind of a finding -> what it says of a release."""
+NOT_KNOWN = "not known: no finding or consistency check shows it"
 _UNREAD = "unread parameter"
 CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
@@ -76,7 +77,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     ):
         if found.why:
             return found
-    return Side(why="not known: no finding or consistency check shows it")
+    return Side(why=NOT_KNOWN)
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
