@@ -84,7 +84,7 @@ def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFil
 def with_returns(atlas: CompatFile) -> CompatFile:
     """Return the atlas in which a step of no known side says if one of its sides comes back later, or is back.
 
-    That proves nothing: but of two releases, the one is rarely wrong whose bits return.
+    That proves nothing, but what upstream came back to is rarely the defect.
     """
     models = []
     for model in atlas.models:
