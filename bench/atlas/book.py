@@ -84,7 +84,7 @@ def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFil
 def with_returns(atlas: CompatFile) -> CompatFile:
     """Return the atlas in which a step of no known side says if one of its sides comes back later, or is back.
 
-    That proves nothing, but what upstream came back to is rarely the defect.
+    That proves nothing: a repair and a regression that came back look alike.
     """
     models = []
     for model in atlas.models:
