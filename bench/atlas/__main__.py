@@ -57,7 +57,7 @@ def with_causes(atlas: CompatFile) -> CompatFile:
         for border, hit in book.borders(atlas).items()
         for number, part in enumerate(plan.parts(hit))
     ]
-    return book.with_borders(atlas, compared)
+    return book.with_returns(book.with_borders(atlas, compared))
 
 
 def compare(asked: dict[str, Any], reports: Path, *options: str) -> CompatFile:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.compat import CompatFile, CompatModel, CompatRange
+from samebits.reports.answer.side import NOT_KNOWN
 from samebits.reports.packed import compressed, content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 PATH = Path(__file__).parents[2] / "reports" / "atlas" / "compat.json.xz"
 MORE_THAN_ROUNDING = ("diverged", "undecided")
@@ -78,6 +79,34 @@ def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFil
             ranges.append(after if border is None else _with_step(after, border))
         models.append(model.model_copy(update={"ranges": tuple(ranges)}))
     return atlas.model_copy(update={"models": tuple(models)})
+
+
+def with_returns(atlas: CompatFile) -> CompatFile:
+    """Return the atlas in which a step of no known side says if one of its sides comes back later, or is back.
+
+    That proves nothing: a repair and a regression that came back look alike.
+    """
+    models = []
+    for model in atlas.models:
+        ranges = [
+            each.model_copy(update={"side": why}) if (why := _return(model.ranges, place)) else each
+            for place, each in enumerate(model.ranges)
+        ]
+        models.append(model.model_copy(update={"ranges": tuple(ranges)}))
+    return atlas.model_copy(update={"models": tuple(models)})
+
+
+def _return(ranges: Sequence[CompatRange], place: int) -> str:
+    """Return which release has bits again that a step leaves or comes to; '' if none has, or its side is known."""
+    after = ranges[place]
+    if after.step not in MORE_THAN_ROUNDING or not after.side.startswith(NOT_KNOWN):
+        return ""
+    left = ranges[place - 1]
+    back = next((each for each in ranges[place + 1 :] if each.bits == left.bits), None)
+    if back is not None:
+        return f"not proven, but {back.first} has the bits of {left.last} again"
+    old = next((each for each in ranges[: place - 1] if each.bits == after.bits), None)
+    return "" if old is None else f"not proven, but {after.first} has the bits of {old.last} again"
 
 
 def _with_step(after: CompatRange, border: CompatRange) -> CompatRange:

@@ -413,16 +413,21 @@ def _one_sided_item(
 def _as_buffer(
     tensor: str, carriers: list[Carrier], sides: Sides, *, in_reference: bool
 ) -> ItemComparison | None:
-    """Return the item of a saved buffer that the other side computes anew, in any shape.
+    """Return the item of a saved tensor that the other side computes anew, as a buffer of any shape.
 
-    swin's relative_position_index [n, n] of the checkpoint became a buffer [n * n] that is not saved.
+    swin's relative_position_index [n, n] of the checkpoint became a buffer [n * n] that is not saved. speecht5's
+    frozen table of sines became one of the same name: whether a parameter is trained is for the training step.
     """
-    if any(carrier.facts.kind != "buffer" or not carrier.is_whole for carrier in carriers):
+    if not all(carrier.is_whole for carrier in carriers):
         return None
     capture = sides.pair.candidate if in_reference else sides.pair.reference
     refs = [carrier.facts.ref for carrier in carriers]
+    are_buffers = all(carrier.facts.kind == "buffer" for carrier in carriers)
+    own = {carrier.name for carrier in carriers}
     for name, facts in (capture.signals.buffers or {}).items():
-        if all(_same_numbers(ref, facts.ref, sides.pair.values) for ref in refs):
+        if (are_buffers or name in own) and all(
+            _same_numbers(ref, facts.ref, sides.pair.values) for ref in refs
+        ):
             pair = (refs[0], facts.ref) if in_reference else (facts.ref, refs[0])
             note = f"the same numbers as buffer {name}, which the other side does not save"
             return ItemComparison(

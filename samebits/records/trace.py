@@ -178,6 +178,9 @@ class Side(Record):
     attention: str = ""
     """For an attention without a fused kernel: the operations from scores to weights; for a kernel:
     its call."""
+    unread: tuple[str, ...] = ()
+    """Parameters that the operation of the other side takes besides the same inputs, and that this side
+    holds and no operation of its trace takes."""
 
 
 class SourceDiff(Record):

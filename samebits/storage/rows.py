@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[13] = 13
+FORMAT_VERSION: Literal[14] = 14
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -61,7 +61,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[13] = FORMAT_VERSION
+    format_version: Literal[14] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""

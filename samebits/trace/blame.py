@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from samebits.records.trace import Trace
+    from samebits.trace.graph import Graph
 
 _MAX_OTHERS = 4
 """Further places that a cause lists."""
@@ -179,6 +180,10 @@ def cause(blamed: Blamed) -> Cause | None:
     assert trace.what != "training", "a training step has an origin"
     candidate = _side(candidate_view, suspect) if suspect else Side(stack=_stack(candidate_view))
     reference = _side(reference_view, counterpart) if counterpart else None
+    if suspect and counterpart and reference:
+        views = ((candidate_view.graph, suspect.op), (reference_view.graph, counterpart.op))
+        candidate = candidate.model_copy(update={"unread": _unread(*views)})
+        reference = reference.model_copy(update={"unread": _unread(*views[::-1])})
     others = list(_other_places(candidate_view))
     if others and kind in STORED:
         evidence.append(
@@ -196,6 +201,23 @@ def cause(blamed: Blamed) -> Cause | None:
         also=tuple(others),
         around=around(reference_view, candidate_view, counterpart, suspect),
     )
+
+
+def _unread(side: tuple[Graph, int], other: tuple[Graph, int]) -> tuple[str, ...]:
+    """Return the stored tensors that the other side's operation takes besides the inputs of this one.
+
+    No operation of this side takes their contents, in any order of the elements.
+    """
+    (graph, op), (more, counterpart) = side, other
+    own = {graph.root(value) for value in graph.op(op).inputs}
+    others = {more.root(value): value for value in more.op(counterpart).inputs}
+    if not own < others.keys():
+        return ()
+    read = {graph.root(value) for each in graph.trace.ops for value in each.inputs}
+    names = (
+        more.trace.sources.get(others[root], "constant") for root in others.keys() - own - read
+    )
+    return tuple(sorted(name for name in names if name != "constant"))
 
 
 def _side(view: View, suspect: Suspect) -> Side:

@@ -163,24 +163,27 @@ async def causes_of(
     causes = dict(known)
     for result in traceable:
         if result.cell not in known:
-            cause = _best_cause(result, traces.get(result.cell), runs[result.cell][0])
+            assert result.reference is not None
+            reference, candidate = runs[result.reference][0], runs[result.cell][0]
+            cause = _best_cause(result, traces.get(result.cell), reference, candidate)
             causes |= {} if cause is None else {result.cell: cause}
     return {r.cell: causes[r.cell] for r in traceable if r.cell in causes}
 
 
 def _best_cause(
-    result: CellResult, cause: Cause | str | None, capture: Capture
+    result: CellResult, cause: Cause | str | None, reference: Capture, candidate: Capture
 ) -> Cause | str | None:
     """Return the cause from a trace, else the first stored tensor that differs."""
     if cause is not None and not isinstance(cause, str):
-        return stored.with_tensor_kind(cause, capture)
+        held = stored.with_held(cause, reference, candidate)
+        return stored.with_tensor_kind(held, candidate)
     stored_cause = stored.cause_of(result)
     if stored_cause is None:
         return cause
     if cause is not None:
         evidence = (*stored_cause.evidence, f"no trace shows more: {cause}")
         stored_cause = stored_cause.model_copy(update={"evidence": evidence})
-    return stored.with_tensor_kind(stored_cause, capture)
+    return stored.with_tensor_kind(stored_cause, candidate)
 
 
 def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.records.trace import Cause, Side
 
 if TYPE_CHECKING:
-    from samebits.records.capture import Capture
+    from samebits.records.capture import Capture, WeightFacts
     from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.trace import CauseKind
@@ -42,15 +42,49 @@ def with_tensor_kind(cause: Cause | str | None, capture: Capture) -> Cause | str
         return cause
     beyond = with_tensor_kind(cause.beyond, capture)
     cause = cause.model_copy(update={"beyond": beyond})
-    weights = capture.signals.weights
-    if cause.kind not in {"weight", "buffer"} or weights is None:
+    if cause.kind not in {"weight", "buffer"}:
         return cause
-    name = cause.candidate.tensor
-    facts = next((f for n, f in weights.tensors.items() if name in {n, *f.aliases}), None)
+    facts = _weight(capture, cause.candidate.tensor)
     if facts is None:
         return cause
     kind = "weight" if facts.kind == "parameter" else "buffer"
     return cause.model_copy(update={"kind": kind})
+
+
+def with_held(cause: Cause, reference: Capture, candidate: Capture) -> Cause:
+    """Return the cause with those unread parameters of a side that it holds with the other side's bytes.
+
+    A side may hold a parameter as a part of a larger one, which its operations read.
+    """
+    sides = {"candidate": (cause.candidate, candidate, reference)}
+    if cause.reference is not None:
+        sides["reference"] = (cause.reference, reference, candidate)
+    kept = {
+        name: side.model_copy(
+            update={"unread": tuple(n for n in side.unread if _holds(own, other, n))}
+        )
+        for name, (side, own, other) in sides.items()
+    }
+    beyond = cause.beyond and with_held(cause.beyond, reference, candidate)
+    return cause.model_copy(update={"beyond": beyond, **kept})
+
+
+def _holds(capture: Capture, other: Capture, name: str) -> bool:
+    """Return True if a run holds a loaded parameter of the other run, named as there, as one of its own."""
+    facts = _weight(other, name)
+    weights = capture.signals.weights
+    if facts is None or facts.origin != "loaded" or weights is None:
+        return False
+    return any(
+        (own.kind, own.ref.hash, own.pieces) == (facts.kind, facts.ref.hash, facts.pieces)
+        for own in weights.tensors.values()
+    )
+
+
+def _weight(capture: Capture, name: str) -> WeightFacts | None:
+    weights = capture.signals.weights
+    tensors = weights.tensors if weights is not None else {}
+    return next((f for n, f in tensors.items() if name in {n, *f.aliases}), None)
 
 
 def _cause(result: CellResult, signal: SignalComparison, differing: list[ItemComparison]) -> Cause:

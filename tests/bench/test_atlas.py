@@ -8,6 +8,7 @@ import yaml
 from bench.atlas import book, pages, plan
 from samebits.matrix.load import load
 from samebits.records.compat import CompatFile, CompatModel, CompatRange, CompatRelease
+from samebits.reports.answer.side import NOT_KNOWN
 
 RELEASES = ("4.48.3", "4.57.6", "5.0.0")
 
@@ -65,6 +66,19 @@ def test_a_direct_comparison_tells_the_step_and_nothing_else():
 def test_a_border_without_a_difference_keeps_what_is_known():
     direct = atlas(of("llama", span("4.48.3", "4.57.6", bits="A")), releases=RELEASES[:2])
     assert book.with_borders(atlas(MOVED), [direct]).models == (MOVED,)
+
+
+def test_bits_that_return_are_told_where_no_side_is_known():
+    unknown = {"step": "diverged", "side": NOT_KNOWN}
+    left = span("4.48.3", "4.48.3", bits="A")
+    moved = span("4.57.6", "4.57.6", bits="B", **unknown)
+    back = span("5.0.0", "5.0.0", bits="A", **unknown)
+    _, second, third = book.with_returns(atlas(of("x", left, moved, back))).models[0].ranges
+    assert second.side == third.side == "not proven, but 5.0.0 has the bits of 4.48.3 again"
+    other = back.model_copy(update={"bits": "C"})
+    known = moved.model_copy(update={"side": "4.57.6 is wrong: a check"})
+    for ranges in ((left, moved, other), (left, known, other)):
+        assert book.with_returns(atlas(of("x", *ranges))).models[0].ranges == ranges
 
 
 def test_each_release_has_a_page_with_what_it_changes():

@@ -279,6 +279,18 @@ def test_a_saved_buffer_that_the_other_side_computes_in_another_shape(memory, co
     assert judged(memory, held, separate(memory), buffers=({}, plain)).outcome == "differs"
 
 
+def test_a_frozen_table_that_became_a_buffer_of_the_same_name(memory):
+    sines = np.arange(6).reshape(2, 3)
+    held = separate(memory) | {"sines": weight(memory, sines, "sines", stored=True)}
+    for name, numbers, outcome in (
+        ("sines", sines, "identical"),
+        ("sines", sines + 1, "differs"),
+        ("other", sines, "differs"),
+    ):
+        buffers = ({}, {name: buffer(memory, numbers)})
+        assert judged(memory, held, separate(memory), buffers=buffers).outcome == outcome
+
+
 # No checkpoint to trace to
 
 

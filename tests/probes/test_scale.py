@@ -226,3 +226,13 @@ def test_a_width_of_the_text_that_stands_twice_is_one() -> None:
     """Ovis2 has it beside its text_config, with the default of another model."""
     made = first({"hidden_size": 1536, "text_config": {"vocab_size": 512, "hidden_size": 4096}})
     assert made["hidden_size"] == made["text_config"]["hidden_size"]
+
+
+def test_a_head_rotates_whole_pairs():
+    """A quarter of 12 dimensions is a pair and a half, of which releases make different things."""
+    neox = LLAMA | {"hidden_size": 6144, "num_attention_heads": 64, "rotary_pct": 0.25}
+    first = next(scale.plans(neox)).config
+    assert first["hidden_size"] // first["num_attention_heads"] * 0.25 % 2 == 0
+    assert first["hidden_size"] < 400
+    whole = next(scale.plans(neox | {"rotary_pct": 1.0})).config
+    assert whole["hidden_size"] // whole["num_attention_heads"] == 12

@@ -11,6 +11,7 @@ from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder
 from samebits.records.subject import Subject
+from samebits.records.trace import Side
 from samebits.reports.answer import (
     answer,
     answers,
@@ -26,7 +27,7 @@ from samebits.reports.formats import github, junit
 from samebits.reports.head import head
 from samebits.reports.issue import new_issue
 from samebits.reports.sections.the_worst import MAX_OF_KIND
-from tests.support.builders import ladder_step
+from tests.support.builders import cause_in, ladder_step
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     cell,
@@ -461,6 +462,19 @@ def test_a_release_that_alone_differs_is_not_called_wrong_but_the_return_is_told
     assert found.side.why == f"not proven, but {NEW} computes again what {OLD} does"
     lasting = answer(one(diverged(stack="5.0"), diverged(stack=NEW)))
     assert lasting.side.why == "not known: no finding or consistency check shows it"
+
+
+def test_a_side_that_loads_a_parameter_and_does_not_take_it_is_wrong():
+    def why(reference=(), candidate=(), **fields):
+        sides = Side(stack=OLD, unread=reference), Side(stack=NEW, unread=candidate)
+        cause = cause_in(sides[1], reference=sides[0], **fields)
+        return answer(one(diverged().model_copy(update={"cause": cause}))).side.why
+
+    bias = ("head.bias",)
+    assert why(candidate=bias) == f"{NEW} is wrong: it loads head.bias and computes without it"
+    assert why(reference=bias) == f"{OLD} is wrong: it loads head.bias and computes without it"
+    for none in (why(), why(bias, bias), why(candidate=bias, decides=False)):
+        assert none.startswith("not known")
 
 
 def test_a_broken_cache_says_nothing_of_a_forward_that_differs():

@@ -2,10 +2,14 @@
 
 import asyncio
 
+import numpy as np
+import pytest
+
 from samebits.diagnose import verdict as diagnosis
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side
 from samebits.trace.question import causes_of, questions, with_cause
+from samebits.trace.stored import with_held
 from tests.support.builders import (
     Memory,
     buffer,
@@ -143,6 +147,32 @@ def test_a_trace_calls_a_tensor_what_the_model_has_it_as(memory):
 
     (named_cause,) = asyncio.run(causes_of([result], runs, ask)).values()
     assert named_cause.kind == named_cause.beyond.kind == "weight"
+
+
+@pytest.mark.parametrize(
+    ("held", "unread"),
+    [
+        ({"head.bias": ("bias",)}, ("head.decoder.bias",)),
+        (
+            {"head.biases": ("bias", "more")},
+            (),
+        ),  # a part of a larger one, which operations may take
+        ({}, ()),
+    ],
+)
+def test_a_parameter_is_unread_only_on_a_side_that_holds_it_as_such(memory, held, unread):
+    bias = values(4, seed=99)
+    own = weight(memory, bias, "bias", aliases=("head.decoder.bias",))
+    both = {"bias": bias, "more": values(4, seed=98)}
+    tensors = {
+        name: weight(memory, np.concatenate([both[part] for part in parts]), *parts)
+        for name, parts in held.items()
+    }
+    reference = sound(memory, weights=weights_signal({"head.bias": own}))
+    candidate = sound(memory, "5.x", weights=weights_signal(tensors))
+    cause = cause_in(Side(stack="5.x", unread=("head.decoder.bias",)), reference=Side(stack="4.57"))
+    cause = with_held(cause.model_copy(update={"beyond": cause}), reference, candidate)
+    assert cause.candidate.unread == cause.beyond.candidate.unread == unread
 
 
 def test_a_cause_of_an_earlier_run_is_not_asked_for_again(memory):

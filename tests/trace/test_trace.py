@@ -361,6 +361,30 @@ def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_se
     assert "one side adds inside the product" in cause.evidence[0]
 
 
+def biased(stack, op, inputs, out):
+    return start(stack).source("b", "head.bias").op(op, inputs, out).mark("layer", out)
+
+
+def test_a_parameter_that_only_one_side_takes_is_unread_on_the_other():
+    """5.0 of reformer makes its head without the bias that the model holds beside it."""
+    added, bare = ("addmm.default", "b e w", "a"), ("mm.default", "e w", "A")
+    cause = blamed(biased("old", *added), biased("new", *bare))
+    assert (cause.candidate.unread, cause.reference.unread) == (("head.bias",), ())
+    cause = blamed(biased("old", *bare), biased("new", *added))
+    assert (cause.candidate.unread, cause.reference.unread) == ((), ("head.bias",))
+
+
+def test_a_parameter_that_is_added_later_or_in_another_product_is_none():
+    reference = biased("old", "addmm.default", "b e w", "a")
+    later = start("new").source("b", "head.bias").op("mm.default", "e w", "A")
+    assert (
+        blamed(reference, later.op("add.Tensor", "A b", "B").mark("layer", "B")).candidate.unread
+        == ()
+    )
+    fused = start("new").source("v", "qkv.weight").op("mm.default", "e v", "A").mark("layer", "A")
+    assert blamed(reference, fused).candidate.unread == ()
+
+
 def test_two_operations_are_no_question_of_precision():
     reference = start().op("neg.default", "e", "a", dtype="bfloat16").mark("layer", "a")
     candidate = start("new").op("mul.Tensor", "e e", "A").mark("layer", "A")

@@ -27,6 +27,8 @@ _NARROW = 16
 """A plan that makes a hidden size smaller than that comes late."""
 _ROTATED = 4
 """A head whose halves are rotated by row and column has a multiple of it."""
+_FRACTIONS = ("rotary_pct", "partial_rotary_factor", "rope_pct")
+"""How much of each head is rotated."""
 _MIN_WIDTH = 24
 """A smaller number is a count, a factor or a dimension that is small enough."""
 _STEP = 4
@@ -64,7 +66,9 @@ _POSITION_COUNT = re.compile(
 )
 _WINDOWS = re.compile(
     r"sliding_window(_size)?|attention_window(_size)?|window_size|local_attention|attention_chunk_size|index_topk"
+    r"|(mamba_)?chunk_size"
 )
+"""Also the chunks of a state-space scan: one prompt covers several of them, and a scan of 256 tokens takes minutes."""
 _INTERVAL = re.compile(r"\w*(interval|pattern|period|sparse_step|every_n\w*|freq(uency)?)")
 _TAPS = re.compile(r"intermediate_layers?_ind(ic|ex)es|deepstack_\w*ind(ic|ex)es")
 """Layers whose outputs are used, too: as many as there are, or what takes them has the wrong width."""
@@ -154,13 +158,34 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
     least = min((n for n in map(shrink.hidden_size, all_parts) if n), default=0)
     chosen = [pair for pair in DIVISORS if pair[1] == 1 or not staged]
     dims = {d for part in all_parts if "vocab_size" not in part and (d := _head_dim(part))}
-    return sorted(
+    ordered = sorted(
         chosen,
         key=lambda pair: (
             0 < least < _NARROW * pair[0] * pair[1],
             any(n % (_ROTATED * pair[0]) for n in dims),
         ),
     )
+    splits = [any(_turns_half_a_pair(part, pair[0]) for part in all_parts) for pair in ordered]
+    if not splits[0]:
+        return ordered
+    late = dict(zip(ordered, splits, strict=True))
+    return sorted(ordered, key=lambda pair: (late[pair], -pair[0] * pair[1]))
+
+
+def _turns_half_a_pair(part: Config, divisor: int) -> bool:
+    """Return True if the fraction of a head that is rotated is an odd number of dimensions, as of no real model.
+
+    Releases make different things of such a head: gpt_neox of 4.48 broadcasts it.
+    """
+    own = part.get("head_dim", 0)
+    dims = int(own) if shrink.is_size(own) else _head_dim(part)
+    ropes = (value for name, value in part.items() if name.startswith("rope_"))
+    of_kinds = [r for rope in ropes if isinstance(rope, dict) for r in (rope, *rope.values())]
+    holders = [part, *(each for each in of_kinds if isinstance(each, dict))]
+    fractions = [
+        f for each in holders for name in _FRACTIONS if isinstance(f := each.get(name), float)
+    ]
+    return any(int(dims // divisor * fraction) % 2 for fraction in fractions)
 
 
 def _head_dim(part: Config) -> int:

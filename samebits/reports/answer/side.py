@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.compare.describe import some
 from samebits.diagnose.failing import failing_signals
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
 """Kind of a finding -> what it says of a release."""
+NOT_KNOWN = "not known: no finding or consistency check shows it"
+_UNREAD = "unread parameter"
 CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
 _MAX_REASON = 160
@@ -67,13 +70,14 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     for found in (
         _by_checks(cell, row, report),
         _by_reason(cell, report),
+        _by_unread(cell, report),
         _by_config(cell, report),
         _by_return(cell, row, report),
         _by_both(cell, row),
     ):
         if found.why:
             return found
-    return Side(why="not known: no finding or consistency check shows it")
+    return Side(why=NOT_KNOWN)
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
@@ -229,6 +233,28 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
     names = before or after
     holds = f"which {'hold' if len(names) > 1 else 'holds'} in {release(other, report)}"
     return Side(stack, (), f"{_wrong(stack, report)}: it breaks {_quoted(names)}, {holds}")
+
+
+def _by_unread(cell: CellResult, report: Report) -> Side:
+    """Return the side in which no operation takes a parameter of the checkpoint that the other side's takes there.
+
+    What a checkpoint stores its model was trained with.
+    """
+    cause = cell.cause
+    if (
+        cause is None
+        or cause.reference is None
+        or not cause.decides
+        or cell.judged is not Verdict.DIVERGED
+    ):
+        return Side()
+    sides = [each for each in (cause.reference, cause.candidate) if each.unread]
+    if len(sides) != 1:
+        return Side()
+    (wrong,) = sides
+    them = "them" if wrong.unread[1:] else "it"
+    what = f"it loads {some(wrong.unread, _MAX_FIELDS)} and computes without {them}"
+    return Side(wrong.stack, (), f"{_wrong(wrong.stack, report)}: {what}", _UNREAD)
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:
