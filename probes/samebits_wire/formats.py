@@ -41,7 +41,7 @@ CAPTURE: Final = 28
 # 27: padding without positions, and generate() of a padded row of text; whether a later turn of generate() over
 #     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
 # 28: Marian and other classes with names of their own generate; numbers that an argument of forward leads to; heads
-#     that no Auto class loads, and losses of boxes, masks, pixels and pairs.
+#     that no Auto class loads, and losses of boxes, masks, pixels and series.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

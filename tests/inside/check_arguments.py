@@ -143,14 +143,35 @@ def test_the_end_of_a_sound_and_the_right_half_of_an_image_are_hidden():
     model, sound = Hears(), torch.linspace(1, 2, 16)[None]
     masks = given(model, {"input_values": sound})
     assert masks["attention_mask"].tolist() == [[1] * 12 + [0] * 4]
-    assert effects(model, {"input_values": sound}, masks, lambda: None)["attention_mask"][
-        "numbers"
-    ][-1] == float((sound * masks["attention_mask"]).double().norm())
+    found = effects(model, {"input_values": sound}, masks, lambda: None)["attention_mask"]
+    assert found["numbers"][-1] == float((sound * masks["attention_mask"]).double().norm())
     assert "attention_mask" not in given(
         model, {"input_values": sound, "attention_mask": masks["attention_mask"]}
     )
     mask = given(model, {"pixel_values": torch.zeros(1, 3, 4, 6)})["pixel_mask"]
     assert mask.tolist() == [[[1, 1, 1, 0, 0, 0]] * 4]
+
+
+class Hides(Plain):
+    """Its hidden token sees nothing; what it computes of that is ``junk``."""
+
+    def __init__(self, junk):
+        super().__init__()
+        self.junk = junk
+
+    def forward(self, input_ids, attention_mask=None):
+        logits = self.logits(input_ids)
+        if attention_mask is None:
+            return {"logits": logits}
+        seen = attention_mask[..., None]
+        return {"logits": torch.where(seen == 0, torch.tensor(self.junk), logits * 2)}
+
+
+def test_what_a_hidden_token_computes_has_no_part_in_the_numbers():
+    first, second = (of(Hides(junk))["attention_mask"] for junk in (1.0, 7.0))
+    assert first == second
+    assert first["effect"] == "other numbers"
+    assert first["numbers"] == [2 * value for value in first["without"]]
 
 
 class Forgets(transformers.LlamaForCausalLM):

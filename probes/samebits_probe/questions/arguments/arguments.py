@@ -107,7 +107,7 @@ def effects(
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             facts[name] = named | raised(error)
         else:
-            facts[name] = named | _effect(plain, other)
+            facts[name] = named | _effect(plain, other, _hides(name, value))
     return facts
 
 
@@ -126,7 +126,23 @@ def raised(error: Exception) -> Facts:
     return {"effect": "raises", "message": reason, "at": library_line(error)}
 
 
-def _effect(plain: Any, other: Any) -> Facts:
+def _hides(name: str, value: Any) -> torch.Tensor | None:
+    """Return the mask of a row that hides tokens or the end of a sound; None for another argument."""
+    is_mask = name.endswith(MASK) and name != GLOBAL and value.dim() == 2 and len(value) == 1
+    return value[0] if is_mask else None
+
+
+def _seen(logits: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return the logits of what a mask does not hide: a token that sees nothing has no meaning, nor has a hidden one."""
+    if mask is None or logits.ndim != 3:
+        return logits
+    if len(mask) == logits.shape[1]:
+        return logits[:, mask == 1]
+    frames = logits.shape[1] * int(mask.sum()) // len(mask)
+    return logits[:, : max(frames - 1, 1)]
+
+
+def _effect(plain: Any, other: Any, mask: torch.Tensor | None = None) -> Facts:
     """Return the effect: another form, other fields, other numbers, or none."""
     if isinstance(plain, tuple) is not isinstance(other, tuple):
         return {"effect": "another form", "message": type(other).__name__}
@@ -134,7 +150,9 @@ def _effect(plain: Any, other: Any) -> Facts:
         return added
     before, after = outputs.logits_of(plain), outputs.logits_of(other)
     facts = effect_of(before, after)
-    return facts | _numbers(before, after) if facts["effect"] == _OTHER else facts
+    if before is None or after is None or facts["effect"] != _OTHER:
+        return facts
+    return facts | _numbers(_seen(before, mask), _seen(after, mask))
 
 
 def added_fields(plain: Any, other: Any) -> Facts:

@@ -259,7 +259,7 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     with torch.no_grad():
         logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
-        return _of_pixels(logits, inputs[choice.PIXELS])
+        return of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
         raise NoLoss(f"no rule makes labels for {shape}")
@@ -286,7 +286,7 @@ def _with_frames(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return inputs | {choice.MASK: torch.ones(features.shape[:2], dtype=torch.long)}
 
 
-def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+def of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
     """Return a class for each pixel of images, [rows, height, width]; one of each row is ignored."""
     shape = (pixels.shape[0], *pixels.shape[-2:])
     labels = (torch.arange(shape[0] * shape[1] * shape[2]).reshape(shape) // 3) % logits.shape[1]
