@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 27
+CAPTURE: Final = 28
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -40,6 +40,8 @@ CAPTURE: Final = 27
 # 26: which tensors of an adapter are not in the model.
 # 27: padding without positions, and generate() of a padded row of text; whether a later turn of generate() over
 #     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
+# 28: Marian and other classes with names of their own generate; numbers that an argument of forward leads to; heads
+#     that no Auto class loads, and losses of boxes, masks, pixels and series.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
@@ -89,15 +91,16 @@ TRACE: Final = 4
 # 3: its hashes are BLAKE3, which it names.
 # 4: traces of training steps.
 
-TRAINER: Final = 5
+TRAINER: Final = 6
 """What transformers' Trainer does."""
 # 1: first.
 # 2: whether its relation was not tried because it raises.
 # 3: no classes of collator and sampler.
 # 4: which functions of transformers it entered.
 # 5: which settings of the model's config a run leaves changed.
+# 6: the batches of training steps of version 12.
 
-TRAINING: Final = 11
+TRAINING: Final = 12
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -110,6 +113,7 @@ TRAINING: Final = 11
 # 9: gradient checkpointing where only layers learn.
 # 10: accumulation of a batch of one row.
 # 11: no logits of padding.
+# 12: texts with what belongs to them; two images for batch norms; frames of a CTC loss have a mask.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

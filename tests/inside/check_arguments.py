@@ -67,7 +67,10 @@ def of(model, kwargs=IDS):
 
 def test_a_planted_argument_that_is_swallowed_has_no_effect_and_its_twin_has_one():
     reads, swallows, rounds = of(Reads()), of(Swallows()), of(Rounds())
-    assert reads["head_mask"] == {"named": True, "effect": "other numbers"}
+    head_mask = reads["head_mask"]
+    assert (head_mask["named"], head_mask["effect"]) == (True, "other numbers")
+    pairs = zip(head_mask["numbers"], head_mask["without"], strict=True)
+    assert all(abs(after - 0.75 * before) < 1e-5 for after, before in pairs)
     assert swallows["head_mask"] == {"named": False, "effect": "none"}
     assert rounds["head_mask"] == {"named": True, "effect": "rounding"}
     shape = effects(Reads().eval(), IDS, {"logits_to_keep": 1}, lambda: None)["logits_to_keep"]
@@ -93,13 +96,81 @@ def test_arguments_of_bert():
 
 def test_arguments_of_llama():
     found = of(tiny.made(transformers.LlamaForCausalLM, **SIZES, num_hidden_layers=2))
-    assert found["position_ids"] == {"named": True, "effect": "other numbers"}
+    assert found["position_ids"]["effect"] == "other numbers"
+    assert found["position_ids"]["numbers"] != found["position_ids"]["without"]
     assert "token_type_ids" not in found
 
 
 def test_an_argument_of_the_prompt_is_not_given_again():
     kwargs = {**IDS, "attention_mask": torch.ones_like(IDS["input_ids"])}
     assert "attention_mask" not in of(Swallows(), kwargs)
+
+
+class Windows(Plain):
+    """Its global tokens are seen by all others; ``planted`` takes the other ones for them."""
+
+    def __init__(self, planted=False):
+        super().__init__()
+        self.config.attention_window, self.planted = 4, planted
+
+    def forward(self, input_ids, global_attention_mask=None, pixel_mask=None):
+        states = self.table(input_ids)
+        if global_attention_mask is not None:
+            seen = global_attention_mask if not self.planted else 1 - global_attention_mask
+            states = states + (states * seen[..., None]).sum(1, keepdim=True)
+        return {"logits": states @ self.table.weight.T}
+
+
+def test_global_tokens_have_numbers_of_their_own_and_planted_ones_have_others():
+    clean, twin, planted = (of(Windows(p))["global_attention_mask"] for p in (False, False, True))
+    assert clean == twin
+    assert clean["effect"] == planted["effect"] == "other numbers"
+    assert clean["without"] == planted["without"]
+    assert clean["numbers"] != planted["numbers"]
+    assert "global_attention_mask" not in of(Reads())
+
+
+class Hears(torch.nn.Module):
+    config = transformers.PretrainedConfig()
+
+    def forward(self, input_values, attention_mask=None, pixel_values=None, pixel_mask=None):
+        mask = torch.ones_like(input_values) if attention_mask is None else attention_mask
+        return {"logits": input_values * mask}
+
+
+def test_the_end_of_a_sound_and_the_right_half_of_an_image_are_hidden():
+    model, sound = Hears(), torch.linspace(1, 2, 16)[None]
+    masks = given(model, {"input_values": sound})
+    assert masks["attention_mask"].tolist() == [[1] * 12 + [0] * 4]
+    found = effects(model, {"input_values": sound}, masks, lambda: None)["attention_mask"]
+    assert found["numbers"][-1] == float((sound * masks["attention_mask"]).double().norm())
+    assert "attention_mask" not in given(
+        model, {"input_values": sound, "attention_mask": masks["attention_mask"]}
+    )
+    mask = given(model, {"pixel_values": torch.zeros(1, 3, 4, 6)})["pixel_mask"]
+    assert mask.tolist() == [[[1, 1, 1, 0, 0, 0]] * 4]
+
+
+class Hides(Plain):
+    """Its hidden token sees nothing; what it computes of that is ``junk``."""
+
+    def __init__(self, junk):
+        super().__init__()
+        self.junk = junk
+
+    def forward(self, input_ids, attention_mask=None):
+        logits = self.logits(input_ids)
+        if attention_mask is None:
+            return {"logits": logits}
+        seen = attention_mask[..., None]
+        return {"logits": torch.where(seen == 0, torch.tensor(self.junk), logits * 2)}
+
+
+def test_what_a_hidden_token_computes_has_no_part_in_the_numbers():
+    first, second = (of(Hides(junk))["attention_mask"] for junk in (1.0, 7.0))
+    assert first == second
+    assert first["effect"] == "other numbers"
+    assert first["numbers"] == [2 * value for value in first["without"]]
 
 
 class Forgets(transformers.LlamaForCausalLM):

@@ -288,3 +288,60 @@ class Drawing(transformers.BertForSequenceClassification):
 def test_a_head_that_draws_numbers_has_none_to_compare():
     found = loads(bert(), classes={"Drawing": Drawing})["Drawing"]
     assert not found.get("numbers"), found
+
+
+SERIES = {"past_values": torch.sin(torch.arange(32.0)).reshape(1, 16, 2)}
+
+
+def patchtst():
+    torch.manual_seed(0)
+    sizes = {"d_model": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "ffn_dim": 8}
+    config = transformers.PatchTSTConfig(
+        num_input_channels=2,
+        context_length=16,
+        prediction_length=4,
+        patch_length=4,
+        patch_stride=4,
+        num_targets=3,
+        **sizes,
+    )
+    return transformers.PatchTSTForPretraining(config)
+
+
+class AnotherLoss(transformers.PatchTSTForPrediction):
+    def forward(self, past_values, future_values=None):
+        output = super().forward(past_values, future_values=future_values)
+        if output.loss is not None:
+            output.loss = 2 * output.loss
+        return output
+
+
+def test_heads_that_no_auto_class_loads_are_asked_and_a_planted_loss_of_series_is_another_one():
+    found = loads(patchtst(), SERIES)
+    heads = {name for name in found if name.startswith("PatchTSTFor")}
+    assert {"PatchTSTForPrediction", "PatchTSTForRegression", "PatchTSTForClassification"} <= heads
+    clean = found["PatchTSTForPrediction"]
+    assert "loss()" in clean["numbers"], clean
+    twins = {"twin": transformers.PatchTSTForPrediction, "planted": AnotherLoss}
+    others = loads(patchtst(), SERIES, twins)
+    assert near(others["twin"]["numbers"]["loss()"], clean["numbers"]["loss()"])
+    assert not near(others["planted"]["numbers"]["loss()"], clean["numbers"]["loss()"])
+
+
+def test_a_head_of_pixels_has_a_loss():
+    torch.manual_seed(0)
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=1,
+        depths=[1],
+        sr_ratios=[1],
+        hidden_sizes=[8],
+        patch_sizes=[3],
+        strides=[2],
+        num_attention_heads=[2],
+        mlp_ratios=[2],
+        decoder_hidden_size=8,
+        num_labels=3,
+    )
+    pixels = {"pixel_values": torch.linspace(-1, 1, 3 * 16 * 16).reshape(1, 3, 16, 16)}
+    found = loads(transformers.SegformerForImageClassification(config), pixels)
+    assert "loss()" in found["AutoModelForSemanticSegmentation"]["numbers"]

@@ -198,3 +198,80 @@ def test_a_model_of_series_computes_a_loss_of_what_comes_behind_them():
     base = transformers.PatchTSTModel(config)
     (none,) = batches.batches(base, "base", {"series": {"past_values": past}})
     raised(batches.NoLoss, Learner(base, torch.float32).forward, none.kwargs)
+
+
+class Pairs(torch.nn.Module):
+    """Compares each text with each image; ``planted`` loses the images' half of the loss."""
+
+    config, dtype = transformers.PretrainedConfig(), torch.float32
+
+    def __init__(self, planted=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.planted, self.texts = planted, torch.nn.Embedding(9, 24)
+        self.images = torch.nn.Linear(24, 24)
+
+    def forward(self, input_ids, pixel_values, attention_mask=None, return_loss=False):
+        logits = self.texts(input_ids).mean(1) @ self.images(pixel_values).mean((1, 2)).T
+        if not return_loss:
+            return Output(logits=logits)
+        entropy = functools.partial(
+            torch.nn.functional.cross_entropy, target=torch.arange(len(logits))
+        )
+        loss = entropy(logits) + (0 if self.planted else entropy(logits.T))
+        return Output(loss=loss, logits=logits)
+
+
+def pairs_of(model):
+    prompts = {"short": {"input_ids": torch.tensor([[3, 4, 5]]), **PIXELS["short"]}}
+    (batch,) = batches.batches(model, "base", prompts)
+    learner = Learner(model, torch.float32)
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    facts = signals.signals(learner, [batch], origin.places(model, None), keeper)
+    return batch, facts["batches"][batch.name], learner
+
+
+def test_texts_and_their_images_have_a_loss_that_a_planted_one_does_not_have():
+    batch, clean, learner = pairs_of(Pairs())
+    assert batch.kwargs["return_loss"] is True
+    assert batch.kwargs["input_ids"].tolist() == [[3, 4, 5], [5, 4, 3]]
+    assert clean["loss"] > 0
+    assert pairs_of(Pairs())[1] == clean
+    planted = pairs_of(Pairs(planted=True))[1]
+    assert planted["logits"] == clean["logits"]
+    assert planted["loss"] != clean["loss"]
+    answer = relations.observe(learner, Setting(batch, "base"), 1e12)
+    assert not [each for each in answer["relations"] if each["broken"]], answer
+    prompts = {"short": {"input_ids": torch.tensor([[3, 4, 5]])}}
+    raised(batches.NoLoss, batches.batches, Pairs(), "base", prompts)
+
+
+def test_a_batch_norm_gets_two_images():
+    class Normed(Detector):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(3)
+
+        def forward(self, pixel_values, labels=None):
+            logits = self.norm(pixel_values.mean((2, 3)))
+            loss = None if labels is None else torch.nn.functional.cross_entropy(logits, labels)
+            return Output(logits=logits, **({} if loss is None else {"loss": loss}))
+
+    model = Normed().eval()
+    (batch,) = batches.batches(model, "image-classification", PIXELS)
+    assert batch.n_rows == 2
+    assert Learner(model, torch.float32).learn(batch.kwargs).loss.requires_grad
+
+
+def test_frames_of_a_ctc_loss_have_a_mask_where_forward_takes_one():
+    class Hears(torch.nn.Module):
+        main_input_name, config = "input_features", transformers.PretrainedConfig()
+
+        def forward(self, input_features, attention_mask=None, labels=None):
+            return Output(logits=input_features)
+
+    features = {"short": {"input_features": torch.zeros(1, 6, 4)}}
+    (batch,) = batches.batches(Hears(), "ctc", features)
+    assert batch.kwargs["attention_mask"].tolist() == [[1] * 6]
+    own = {"short": features["short"] | {"attention_mask": torch.zeros(1, 6)}}
+    assert batches.batches(Hears(), "ctc", own)[0].kwargs["attention_mask"].sum() == 0

@@ -124,6 +124,7 @@ def test_the_core_of_the_probes_knows_no_question(path):
 
 MAY_USE = {
     "trainer": {"training"},
+    "classes": {"training"},
     "pipelines": {"processors"},
     "crossings": {"texts", "processors"},
 }

@@ -160,14 +160,17 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "encoder-decoder": {
         "encoder": {"model_type": "bert"},
         "decoder": {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+        "pad_token_id": 0,
     },
     "vision-encoder-decoder": {
         "encoder": {"model_type": "vit"},
         "decoder": {"model_type": "gpt2", "add_cross_attention": True},
+        "pad_token_id": 0,
     },
     "speech-encoder-decoder": {
         "encoder": {"model_type": "wav2vec2"},
         "decoder": {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+        "pad_token_id": 0,
     },
     "vision-text-dual-encoder": {
         "vision_config": {"model_type": "vit"},

@@ -277,6 +277,9 @@ def fewer_experts(part: Config) -> None:
             part[name] = min(value, needed)
 
 
+_VOCABULARIES = ("vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input", "n_vocab")
+
+
 def fewer_tokens(config: Config) -> None:
     """Make every vocabulary smaller, and give special tokens ids that it still has."""
     parts = _parts(config)
@@ -284,7 +287,7 @@ def fewer_tokens(config: Config) -> None:
     if not sizes or min(sizes) <= _VOCABULARY:
         return
     for part in parts:
-        for name in ("vocab_size", "vocab_size_per_layer_input", "n_vocab"):
+        for name in _VOCABULARIES:
             if is_size(part.get(name)):
                 part[name] = _VOCABULARY
     ids = [value for part in parts for value in _special_ids(part)]

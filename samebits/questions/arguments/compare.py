@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
 _CHANGED = "other numbers"
+_SAME = 1e-3
+"""Share of the largest logit up to which both sides compute the same without an argument, in float32."""
+_BAND = 1.0 / 64
+"""Share above which they compute something else with it: far above what rounds."""
 _SAME_TOKENS = ("use_cache", "prompt_lookup_num_tokens", "assistant_model")
 """Arguments of generate() that compute the same tokens in another way: none has an effect to lose."""
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
@@ -82,6 +86,32 @@ def masked_otherwise(
         effects = {side.effect for side in sides}
         if effects in ({_CHANGED, "none"}, {_CHANGED, "rounding"}):
             yield prompt, *sides
+
+
+def led_elsewhere(
+    reference: ArgumentsSignal, candidate: ArgumentsSignal
+) -> Iterator[tuple[str, ArgumentEffect, ArgumentEffect]]:
+    """Yield the arguments of forward that lead to other numbers on both sides, and to others on each.
+
+    Without the argument both sides must compute the same, so what differs is what they do with it.
+    """
+    for name in reference.effects.keys() & candidate.effects.keys():
+        sides = before, after = reference.effects[name], candidate.effects[name]
+        is_comparable = before.named and after.named and before.numbers and after.numbers
+        if not is_comparable or not _are_close(before.without, after.without, _SAME):
+            continue
+        if not _are_close(before.numbers, after.numbers, _BAND):
+            yield name, *sides
+
+
+def _are_close(before: tuple[float, ...], after: tuple[float, ...], band: float) -> bool:
+    """Return True unless values are further apart than a share of the largest one; False for other shapes."""
+    scale = max(map(abs, before[:-1] + after[:-1]), default=0.0)
+    norm = max(before[-1:] + after[-1:], default=0.0)
+    if len(before) != len(after):
+        return False
+    near = all(abs(a - b) <= band * scale for a, b in zip(before[:-1], after[:-1], strict=True))
+    return near and abs(before[-1] - after[-1]) <= band * norm
 
 
 def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:

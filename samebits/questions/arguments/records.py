@@ -5,7 +5,7 @@ probes/samebits_probe/questions/arguments/ writes :class:`ArgumentsSignal` witho
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -34,6 +34,11 @@ class ArgumentEffect(Record):
     """The exception, the shapes, the fields."""
     at: str = ""
     """File and line of transformers that raise."""
+    without: tuple[float, ...] = ()
+    """Evenly spaced logits without the argument, and the norm of all; () in another dtype than float32, of another
+    effect than other numbers, and where they are not all finite."""
+    numbers: tuple[float, ...] = ()
+    """The same with it."""
 
 
 class ArgumentsSignal(Answer):
@@ -49,6 +54,12 @@ class ArgumentsSignal(Answer):
 
     ones: dict[str, ArgumentEffect] = Field(default_factory=dict)
     """Prompt with an image, a video or a sound -> what an attention mask of ones changes."""
+
+    def trimmed(self) -> Self:
+        """Return the effects without their numbers."""
+        none: dict[str, object] = {"without": (), "numbers": ()}
+        effects = {name: each.model_copy(update=none) for name, each in self.effects.items()}
+        return self.model_copy(update={"effects": effects})
 
     def of(self, method: Method) -> dict[str, ArgumentEffect]:
         """Return argument -> effect for one method."""

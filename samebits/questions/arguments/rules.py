@@ -1,4 +1,4 @@
-"""SB926 to SB929, SB947, SB948: arguments that one release ignores or refuses, hidden states, masks of ones."""
+"""SB926 to SB929, SB947 to SB949: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.arguments.compare import differences, masked_otherwise, other_states
+from samebits.questions.arguments.compare import (
+    differences,
+    led_elsewhere,
+    masked_otherwise,
+    other_states,
+)
 from samebits.questions.arguments.records import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.questions.arguments.records import ArgumentEffect, Kind, Method
+
+_MAX_VALUES = 4
+"""Logits that the evidence shows."""
 
 
 def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
@@ -76,6 +84,18 @@ def _masked_otherwise(case: Case) -> Iterator[Sighting]:
         yield Sighting(f"forward(attention_mask=ones): {prompt}", side_lines(case, *sides))
 
 
+def _led_elsewhere(case: Case) -> Iterator[Sighting]:
+    pair = ARGUMENTS.on_both(case.reference, case.capture)
+    for name, *effects in led_elsewhere(*pair) if pair else ():
+        sides = (f"logits {_first(side.numbers)}" for side in effects)
+        without = f"without it both compute {_first(effects[0].without)}"
+        yield Sighting(call_of("forward", name), (*side_lines(case, *sides), without))
+
+
+def _first(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{value:.6g}" for value in numbers[:-1][:_MAX_VALUES]) + ", …"
+
+
 RULES = (
     Rule("SB926", _of_kind("forward", "ignored")),
     Rule("SB927", _of_kind("forward", "refused")),
@@ -83,4 +103,5 @@ RULES = (
     Rule("SB929", _of_kind("generate", "refused")),
     Rule("SB947", _other_states),
     Rule("SB948", _masked_otherwise),
+    Rule("SB949", _led_elsewhere),
 )

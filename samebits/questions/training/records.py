@@ -132,7 +132,7 @@ class TrainingFile(CellFile):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[11] = formats.TRAINING
+    format_version: Literal[12] = formats.TRAINING
     reason: str = ""
     """Why the model was not trained: it has no loss, draws numbers, or is too large."""
     asked_of: MadeModel | None = None

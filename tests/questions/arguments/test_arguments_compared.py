@@ -208,3 +208,28 @@ def test_an_argument_that_computes_the_same_tokens_in_another_way_is_never_ignor
     assert [each.kind for each in differences(of(NONE | {"named": True}), of(RAISES))] == [
         "refused"
     ]
+
+
+def led(values, without=(1.0, -2.0, 2.2), **more):
+    effect = READ | {"numbers": values, "without": without} | more
+    return ArgumentsSignal(effects={"global_attention_mask": effect})
+
+
+@pytest.mark.parametrize(
+    ("candidate", "is_accused"),
+    [
+        (led((1.5, 2.0, 2.5)), True),
+        (led((0.5, 2.0, 3.5)), True),  # the values that are kept agree, and their norm does not
+        (led((0.5, 2.001, 2.5)), False),
+        # without the argument it computes something else, or something of another shape
+        (led((1.5, 2.0, 2.5), (1.5, -2.0, 2.5)), False),
+        (led((1.5, 2.0, 2.5, 4.0), (1.0, -2.0, 2.2, 0.0)), False),
+        (led((), ()), False),
+        (led((1.5, 2.0, 2.5), named=False), False),
+    ],
+)
+def test_an_argument_that_leads_to_other_numbers_on_each_side_is_accused(candidate, is_accused):
+    reference = led((0.5, 2.0, 2.5))
+    found = findings_of("arguments", reference, candidate)
+    assert found.keys() == ({"SB949"} if is_accused else set())
+    assert reference.trimmed().effects["global_attention_mask"].numbers == ()

@@ -11,16 +11,23 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, outputs
+from samebits_probe.model import choice, forks, outputs
+from samebits_probe.model.choice import DECODER, MASK, PIXELS
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.series_shapes import number
+from samebits_probe.model.tensor import spaced
 from samebits_probe.process.failure import in_one_line, library_line
 
 Facts = dict[str, Any]
 _CLEAR = 2.0**-8
 """Part of the largest output by which an effect is no rounding, in any dtype and on any CPU."""
 _MAX_REASON = 160
+GLOBAL = "global_attention_mask"
+"""Argument that names the tokens that attend to all others; only a model with windows of attention has such tokens."""
+_OTHER = "other numbers"
+_SAMPLES = 32
+"""Values of the logits that are kept."""
 
 
 def given(model: Any, kwargs: Facts) -> Facts:
@@ -41,9 +48,30 @@ def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
         yield "position_ids", torch.arange(length).flip(0)[None]
         if (getattr(config, "type_vocab_size", 0) or 0) > 1:
             yield "token_type_ids", torch.ones_like(tokens)
+        if forks.accepts(model, GLOBAL) and hasattr(config, "attention_window"):
+            yield GLOBAL, 1 - mask
+    yield from _masks_of_parts(model, kwargs)
     yield "return_dict", False
     yield "output_hidden_states", True
     yield "output_router_logits", True
+
+
+def _masks_of_parts(model: Any, kwargs: Facts) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield masks that hide the first token of a decoder, the end of a sound, and the right half of an image."""
+    if (tokens := kwargs.get(DECODER)) is not None and tokens.dim() == 2 and tokens.shape[1] > 1:
+        mask = torch.ones_like(tokens)
+        mask[:, 0] = 0
+        yield "decoder_attention_mask", mask
+    sound, names = kwargs.get("input_values"), choice.signature_of(model.forward).names
+    if sound is not None and sound.dim() == 2 and MASK in names:
+        mask = torch.ones(sound.shape, dtype=torch.long)
+        mask[:, -(sound.shape[1] // 4) :] = 0
+        yield MASK, mask
+    pixels = kwargs.get(PIXELS)
+    if pixels is not None and pixels.dim() == 4 and "pixel_mask" in names:
+        mask = torch.ones((len(pixels), *pixels.shape[-2:]), dtype=torch.long)
+        mask[..., pixels.shape[-1] // 2 :] = 0
+        yield "pixel_mask", mask
 
 
 def _head_masks(config: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -79,7 +107,7 @@ def effects(
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             facts[name] = named | raised(error)
         else:
-            facts[name] = named | _effect(plain, other)
+            facts[name] = named | _effect(plain, other, _hides(name, value))
     return facts
 
 
@@ -98,13 +126,33 @@ def raised(error: Exception) -> Facts:
     return {"effect": "raises", "message": reason, "at": library_line(error)}
 
 
-def _effect(plain: Any, other: Any) -> Facts:
+def _hides(name: str, value: Any) -> torch.Tensor | None:
+    """Return the mask of a row that hides tokens or the end of a sound; None for another argument."""
+    is_mask = name.endswith(MASK) and name != GLOBAL and value.dim() == 2 and len(value) == 1
+    return value[0] if is_mask else None
+
+
+def _seen(logits: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return the logits of what a mask does not hide: a token that sees nothing has no meaning, nor has a hidden one."""
+    if mask is None or logits.ndim != 3:
+        return logits
+    if len(mask) == logits.shape[1]:
+        return logits[:, mask == 1]
+    frames = logits.shape[1] * int(mask.sum()) // len(mask)
+    return logits[:, : max(frames - 1, 1)]
+
+
+def _effect(plain: Any, other: Any, mask: torch.Tensor | None = None) -> Facts:
     """Return the effect: another form, other fields, other numbers, or none."""
     if isinstance(plain, tuple) is not isinstance(other, tuple):
         return {"effect": "another form", "message": type(other).__name__}
     if added := added_fields(plain, other):
         return added
-    return effect_of(outputs.logits_of(plain), outputs.logits_of(other))
+    before, after = outputs.logits_of(plain), outputs.logits_of(other)
+    facts = effect_of(before, after)
+    if before is None or after is None or facts["effect"] != _OTHER:
+        return facts
+    return facts | _numbers(_seen(before, mask), _seen(after, mask))
 
 
 def added_fields(plain: Any, other: Any) -> Facts:
@@ -124,7 +172,19 @@ def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
         return {"effect": "none"}
     largest = float(before[before.isfinite()].double().abs().max()) or 1.0
     part = distance(before, after)["max_abs"] / largest
-    return {"effect": "other numbers" if part > _CLEAR else "rounding"}
+    return {"effect": _OTHER if part > _CLEAR else "rounding"}
+
+
+def _numbers(before: torch.Tensor, after: torch.Tensor) -> Facts:
+    """Return values without and with an argument; none in another dtype than float32, or if some are not finite."""
+    is_sound = before.dtype == torch.float32 and bool((before.isfinite() & after.isfinite()).all())
+    return {"without": _samples(before), "numbers": _samples(after)} if is_sound else {}
+
+
+def _samples(logits: torch.Tensor) -> list[float]:
+    """Return evenly spaced values, and the norm of all."""
+    flat = logits.detach().double().flatten()
+    return [*spaced(flat, _SAMPLES).tolist(), float(flat.norm())]
 
 
 def _fields(output: Any) -> set[str]:

@@ -6,6 +6,8 @@ classes. The result has the form of ClassesSignal in samebits/questions/classes/
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -53,6 +55,7 @@ _AUTO = (
     "AutoModelForAudioXVector",
     "AutoBackbone",
 )
+_HEAD = re.compile(r"For[A-Z]\w+$")
 _MAX_NAMES = 8
 _ROUNDING = 64
 """Units of a dtype's epsilon, of the largest value, that a kernel may round otherwise for another place in memory."""
@@ -127,7 +130,23 @@ def asked(source: load.Source) -> dict[str, Any]:
             continue
         with suppress(Exception):  # a class whose packages are missing
             found[name] = _get_model_class(config, mapping)
-    return found | {part.__name__: part for part in _parts(config)}
+    found |= {part.__name__: part for part in _parts(config)}
+    known = {*found.values()}
+    return found | {head.__name__: head for head in _heads(config) if head not in known}
+
+
+def _heads(config: Any) -> Iterator[Any]:
+    """Yield the public heads of a config's modeling file, of which no Auto class may know some, as of Informer's."""
+    name = type(config).__module__.replace("configuration_", "modeling_")
+    try:
+        own = vars(importlib.import_module(name))
+    except ImportError:
+        return
+    for name, each in own.items():
+        is_head = isinstance(each, type) and _HEAD.search(name) is not None
+        is_own = is_head and getattr(each, "config_class", None) is type(config)
+        if is_own and getattr(transformers, name, None) is each:
+            yield each
 
 
 def _parts(config: Any) -> Iterator[Any]:

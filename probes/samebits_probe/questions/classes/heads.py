@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, outputs
-from samebits_probe.model.inputs import in_dtype
+from samebits_probe.model import choice, forks, outputs
+from samebits_probe.model.choice import PIXELS
+from samebits_probe.model.inputs import n_rows, seeded_numbers
+from samebits_probe.model.series_shapes import shapes
 from samebits_probe.model.tensor import spaced
 from samebits_probe.process.failure import raised
+from samebits_probe.questions.training import batches, chance, targets
+from samebits_probe.questions.training.batches import FUTURE
+from samebits_probe.questions.training.learner import cast
 
 Facts = dict[str, Any]
 _LENGTH = 12
@@ -51,12 +56,12 @@ def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
 
 def _of_both(model: Any, base: Any, inputs: Facts, dtype: torch.dtype) -> Facts:
     model.to(dtype)
-    inputs = in_dtype(inputs, dtype)
+    inputs = {name: cast(dtype, value) for name, value in inputs.items()}
     for_base = {name: value for name, value in inputs.items() if forks.accepts(base, name)}
     if _chooses(model):
         for_base = {name: value[0] for name, value in for_base.items()}
     with torch.no_grad():
-        first, again = (_samples(model(**inputs)) for _ in range(2))
+        first, again = (_samples(_forward(model, inputs)) for _ in range(2))
         if first != again:  # a forward that draws numbers, such as which patches it hides
             return {}
         return {"base_numbers": _samples(base(**for_base)), "numbers": first}
@@ -91,11 +96,37 @@ def _chooses(model: Any) -> bool:
 
 def _with_labels(model: Any, way: Facts) -> Facts:
     with torch.no_grad():
-        named = outputs.tensors(model(**way))
+        named = outputs.tensors(_forward(model, way))
         names = inspect.signature(model.forward).parameters
         labelled = way | labels(names, way, named.get("logits"))
-        model(**labelled)
+        if labelled.keys() == way.keys():
+            labelled = _with_targets(model, way, named)
+        try:
+            _forward(model, labelled)
+        except ImportError:  # a loss that matches objects needs scipy
+            return way
     return labelled
+
+
+def _forward(model: Any, way: Facts) -> Any:
+    """Return what a forward gives; a loss that matches objects draws what follows from shapes alone."""
+    has_objects = targets.MASKS in way or isinstance(way.get(targets.LABELS), list)
+    with chance.order_free() if has_objects else nullcontext():
+        return model(**way)
+
+
+def _with_targets(model: Any, way: Facts, named: dict[str, torch.Tensor]) -> Facts:
+    """Return arguments with what losses of images and of series take; as they are where there is none."""
+    names = choice.signature_of(model.forward).names
+    logits, pixels = named.get("logits"), way.get(PIXELS)
+    if FUTURE in names and FUTURE not in way and (shape := shapes(model.config).get(FUTURE)):
+        return way | {FUTURE: seeded_numbers("classes", FUTURE, (n_rows(way), *shape))}
+    if targets.labels(model, way, targets.FULL):
+        images = targets.images(way)
+        return images | targets.labels(model, images, targets.FULL)
+    if "labels" in names and logits is not None and logits.ndim == 4 and pixels is not None:
+        return way | {"labels": batches.of_pixels(logits, pixels)}
+    return way
 
 
 def rows(kwargs: Facts, config: Any) -> Facts:

@@ -126,6 +126,8 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
     """
     takes_labels = any(forks.accepts(model, name) for name in ("labels", targets.MASKS, FUTURE))
     asks = forks.accepts(model, "start_positions") and not takes_labels
+    if not takes_labels and targets.is_contrastive(model):
+        return [_of_pairs(prompts)]
     if not takes_labels and not asks:
         raise NoLoss(f"forward of {type(model).__name__} takes no labels")
     if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
@@ -257,7 +259,7 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     with torch.no_grad():
         logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
-        return _of_pixels(logits, inputs[choice.PIXELS])
+        return of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
         raise NoLoss(f"no rule makes labels for {shape}")
@@ -269,7 +271,22 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     return labels
 
 
-def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+def _averages_rows(model: Any) -> bool:
+    """Return True for a class with batch norms: in training they refuse one row of one pixel."""
+    norms = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
+    return any(isinstance(module, norms) for module in model.modules())
+
+
+def _with_frames(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return features with a mask of ones for their frames: CTC losses of some classes count them in it."""
+    features = inputs.get("input_features")
+    takes_mask = choice.MASK in choice.signature_of(model.forward).names
+    if features is None or features.ndim != 3 or choice.MASK in inputs or not takes_mask:
+        return inputs
+    return inputs | {choice.MASK: torch.ones(features.shape[:2], dtype=torch.long)}
+
+
+def of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
     """Return a class for each pixel of images, [rows, height, width]; one of each row is ignored."""
     shape = (pixels.shape[0], *pixels.shape[-2:])
     labels = (torch.arange(shape[0] * shape[1] * shape[2]).reshape(shape) // 3) % logits.shape[1]
@@ -283,13 +300,24 @@ def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
 
 
+def _of_pairs(prompts: Mapping[str, dict[str, Any]]) -> Batch:
+    """Return a text and an image or a sound in each of two rows, of which each text belongs to what is beside it."""
+    for name, inputs in prompts.items():
+        if choice.TOKENS in inputs and (pairs := targets.pairs(inputs)):
+            return Batch(f"{name} in pairs", pairs | {targets.CONTRAST: True})
+    raise NoLoss("no input of the cell is a text with an image or a sound")
+
+
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
     """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
     if not prompts:
         raise NoLoss("no input of the cell applies to the model")
     name = PHRASES if PHRASES in prompts else next(iter(prompts))
     inputs = dict(prompts[name])
+    if choice.PIXELS in inputs and n_rows(inputs) == 1 and _averages_rows(model):
+        inputs = targets.images(inputs)
     if head == "ctc":
+        inputs = _with_frames(model, inputs)
         labels = torch.arange(1, 1 + _SPELLING).repeat(n_rows(inputs), 1)
         yield Batch(name, inputs | {"labels": labels})
     elif forks.accepts(model, FUTURE):

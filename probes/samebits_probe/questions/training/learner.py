@@ -186,15 +186,15 @@ class Learner:
     def _fed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments in the learner's dtype, with what the model needs beside token ids."""
         kwargs = named.beside(self.model, kwargs.get(choice.TOKENS)) | kwargs
-        return {name: _in(self.promoted or self.dtype, value) for name, value in kwargs.items()}
+        return {name: cast(self.promoted or self.dtype, value) for name, value in kwargs.items()}
 
 
-def _in(dtype: torch.dtype, value: Any) -> Any:
+def cast(dtype: torch.dtype, value: Any) -> Any:
     """Return a value with its floats in a dtype; labels of images are lists of tensors or of dicts."""
     if isinstance(value, list):
-        return [_in(dtype, part) for part in value]
+        return [cast(dtype, part) for part in value]
     if isinstance(value, dict):
-        return {name: _in(dtype, part) for name, part in value.items()}
+        return {name: cast(dtype, part) for name, part in value.items()}
     is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.to(dtype) if is_float else value
 

@@ -24,7 +24,7 @@ from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
-from samebits_probe.questions.training import batches, origin, pictured, relations, signals
+from samebits_probe.questions.training import batches, origin, pictured, relations, signals, targets
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.origin import Places
@@ -149,7 +149,8 @@ def places_of(loaded: load.Loaded, source: load.Source) -> Places:
 
 def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
     """Return the cell's inputs that a step is fed: all of them, or those with images among token ids."""
-    takes_tokens = getattr(loaded.model, "main_input_name", "input_ids") == "input_ids"
+    main = getattr(loaded.model, "main_input_name", "input_ids")
+    takes_tokens = main == "input_ids" and not targets.is_contrastive(loaded.model)
     feed = Feed(job["model"], dtype, job["cell"]["variant"]["device"])
     names = (pictured.PROMPT,) if takes_tokens else None
     return {name: dict(inputs.kwargs) for name, inputs in feed.all(None, loaded.model, names)}

@@ -15,6 +15,8 @@ from samebits_probe.model.inputs import may_repeat_rows, tensors_of
 
 Facts = dict[str, Any]
 LABELS, MASKS, CLASSES = "labels", "mask_labels", "class_labels"
+CONTRAST = "return_loss"
+"""Argument that asks for the loss of texts and of what belongs to them."""
 FULL, EMPTY = (2, 1), (2, 0)
 """Objects of each image: different numbers, so that a mean over images is none over objects, and none at all."""
 _BOXES = ((0.3, 0.35, 0.3, 0.4), (0.7, 0.6, 0.35, 0.25))
@@ -31,6 +33,29 @@ def images(inputs: Facts) -> Facts:
     first = {name: tensor[:1] for name, tensor in tensors_of(inputs).items()}
     second = first | {choice.PIXELS: first[choice.PIXELS].flip(-1, -2)}
     return inputs | {name: torch.cat([first[name], second[name]]) for name in first}
+
+
+def is_contrastive(model: Any) -> bool:
+    """Return True for a class that compares each text of a batch with each image or sound."""
+    names = choice.signature_of(model.forward).names
+    return CONTRAST in names and choice.TOKENS in names
+
+
+def pairs(inputs: Facts) -> Facts:
+    """Return the first row of a prompt, and the same with all of it turned; {} where rows are no batch, or all is text.
+
+    The turned row has other tokens in other places, and so has its image or its sound.
+    """
+    tensors = tensors_of(inputs)
+    beside = [n for n, t in tensors.items() if t.is_floating_point() and t.ndim > 1]
+    if not beside or not may_repeat_rows(inputs):
+        return {}
+    first = {name: tensor[:1] for name, tensor in tensors.items()}
+    turned = [choice.TOKENS, *beside]
+    return inputs | {
+        name: torch.cat([row, row.flip(-1) if name in turned else row])
+        for name, row in first.items()
+    }
 
 
 def labels(model: Any, inputs: Facts, numbers: tuple[int, ...]) -> Facts:
