@@ -422,12 +422,12 @@ def _as_buffer(
         return None
     capture = sides.pair.candidate if in_reference else sides.pair.reference
     refs = [carrier.facts.ref for carrier in carriers]
-    are_buffers = all(carrier.facts.kind == "buffer" for carrier in carriers)
-    own = {carrier.name for carrier in carriers}
-    for name, facts in (capture.signals.buffers or {}).items():
-        if (are_buffers or name in own) and all(
-            _same_numbers(ref, facts.ref, sides.pair.values) for ref in refs
-        ):
+    buffers = capture.signals.buffers or {}
+    if any(carrier.facts.kind != "buffer" for carrier in carriers):
+        own = {carrier.name for carrier in carriers}
+        buffers = {name: facts for name, facts in buffers.items() if name in own}
+    for name, facts in buffers.items():
+        if all(_same_numbers(ref, facts.ref, sides.pair.values) for ref in refs):
             pair = (refs[0], facts.ref) if in_reference else (facts.ref, refs[0])
             note = f"the same numbers as buffer {name}, which the other side does not save"
             return ItemComparison(

@@ -87,10 +87,10 @@ def test_a_defect_of_the_reference_explains_a_cell_that_tells_of_it_too():
     """4.48 leaves the bias of roberta's head to zeros: it shows that itself, and 4.51 by a parameter for it."""
     bias = Subject(tensor="lm_head.bias")
     result = differing(("weights", bias))
-    here = Finding(code="SB308", where="lm_head.bias", evidence=())
-    there = here.model_copy(update={"of_reference": True})
+    shown = Finding(code="SB308", where="lm_head.bias", evidence=())
+    accusing = shown.model_copy(update={"of_reference": True})
     own = result.cell.stack
-    explaining = explained(result, {"4.48": (here,), own: (there,)}).explained_by
+    explaining = explained(result, {"4.48": (shown,), own: (accusing,)}).explained_by
     assert {(each.code, each.stack) for each in explaining} == {("SB308", "4.48")}
     # what both have on their own accuses neither
-    assert explained(result, {"4.48": (here,), own: (here,)}).explained_by == ()
+    assert explained(result, {"4.48": (shown,), own: (shown,)}).explained_by == ()

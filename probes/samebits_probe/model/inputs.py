@@ -215,10 +215,16 @@ def in_dtype(kwargs: dict[str, Any], dtype: torch.dtype | None) -> dict[str, Any
     """Return arguments of forward with floating-point tensors in ``dtype``; None: as they are."""
     if dtype is None:
         return kwargs
-    return {
-        name: value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
-        for name, value in kwargs.items()
-    }
+    return {name: _cast(dtype, value) for name, value in kwargs.items()}
+
+
+def _cast(dtype: torch.dtype, value: Any) -> Any:
+    """Return a value with its floats in a dtype; labels of images are lists of tensors or of dicts."""
+    if isinstance(value, list):
+        return [_cast(dtype, part) for part in value]
+    if isinstance(value, dict):
+        return {name: _cast(dtype, part) for name, part in value.items()}
+    return value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
 
 
 def tensors_of(kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:

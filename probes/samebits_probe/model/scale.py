@@ -165,11 +165,13 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
             any(n % (_ROTATED * pair[0]) for n in dims),
         ),
     )
-    splits = [any(_turns_half_a_pair(part, pair[0]) for part in all_parts) for pair in ordered]
-    if not splits[0]:
+
+    def splits(pair: tuple[int, int]) -> bool:
+        return any(_turns_half_a_pair(part, pair[0]) for part in all_parts)
+
+    if not splits(ordered[0]):
         return ordered
-    late = dict(zip(ordered, splits, strict=True))
-    return sorted(ordered, key=lambda pair: (late[pair], -pair[0] * pair[1]))
+    return sorted(ordered, key=lambda pair: (splits(pair), -pair[0] * pair[1]))
 
 
 def _turns_half_a_pair(part: Config, divisor: int) -> bool:
@@ -179,13 +181,10 @@ def _turns_half_a_pair(part: Config, divisor: int) -> bool:
     """
     own = part.get("head_dim", 0)
     dims = int(own) if shrink.is_size(own) else _head_dim(part)
-    ropes = (value for name, value in part.items() if name.startswith("rope_"))
-    of_kinds = [r for rope in ropes if isinstance(rope, dict) for r in (rope, *rope.values())]
-    holders = [part, *(each for each in of_kinds if isinstance(each, dict))]
-    fractions = [
-        f for each in holders for name in _FRACTIONS if isinstance(f := each.get(name), float)
-    ]
-    return any(int(dims // divisor * fraction) % 2 for fraction in fractions)
+    ropes = [v for n, v in part.items() if n.startswith("rope_") and isinstance(v, dict)]
+    holders = [part, *(each for rope in ropes for each in parts(rope))]
+    values = [each.get(name) for each in holders for name in _FRACTIONS]
+    return any(int(dims // divisor * f) % 2 for f in values if isinstance(f, float))
 
 
 def _head_dim(part: Config) -> int:

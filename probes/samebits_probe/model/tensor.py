@@ -167,6 +167,13 @@ def spaced(flat: torch.Tensor, count: int) -> torch.Tensor:
     return flat[:: max(1, len(flat) // count)][:count]
 
 
+def samples(tensor: torch.Tensor, count: int) -> list[float]:
+    """Return at most ``count`` evenly spaced values, with 0 for one that is not finite, and the norm of all."""
+    flat = tensor.detach().double().flatten()
+    flat = torch.where(flat.isfinite(), flat, torch.zeros_like(flat))
+    return [*spaced(flat, count).tolist(), float(flat.norm())]
+
+
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
     """Return the values of a tensor that another process stored in ``folder``."""
     path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"

@@ -16,7 +16,7 @@ from samebits_probe.model.choice import DECODER, MASK, PIXELS
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.series_shapes import number
-from samebits_probe.model.tensor import spaced
+from samebits_probe.model.tensor import samples
 from samebits_probe.process.failure import in_one_line, library_line
 
 Facts = dict[str, Any]
@@ -177,14 +177,9 @@ def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
 
 def _numbers(before: torch.Tensor, after: torch.Tensor) -> Facts:
     """Return values without and with an argument; none in another dtype than float32, or if some are not finite."""
-    is_sound = before.dtype == torch.float32 and bool((before.isfinite() & after.isfinite()).all())
-    return {"without": _samples(before), "numbers": _samples(after)} if is_sound else {}
-
-
-def _samples(logits: torch.Tensor) -> list[float]:
-    """Return evenly spaced values, and the norm of all."""
-    flat = logits.detach().double().flatten()
-    return [*spaced(flat, _SAMPLES).tolist(), float(flat.norm())]
+    if before.dtype != torch.float32 or not (before.isfinite() & after.isfinite()).all():
+        return {}
+    return {"without": samples(before, _SAMPLES), "numbers": samples(after, _SAMPLES)}
 
 
 def _fields(output: Any) -> set[str]:

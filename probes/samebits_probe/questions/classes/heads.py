@@ -7,7 +7,6 @@ on both sides, since a head may choose a token of each row.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -15,13 +14,12 @@ import torch
 
 from samebits_probe.model import choice, forks, outputs
 from samebits_probe.model.choice import PIXELS
-from samebits_probe.model.inputs import n_rows, seeded_numbers
+from samebits_probe.model.inputs import in_dtype, n_rows, seeded_numbers
 from samebits_probe.model.series_shapes import shapes
-from samebits_probe.model.tensor import spaced
+from samebits_probe.model.tensor import samples
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.training import batches, chance, targets
 from samebits_probe.questions.training.batches import FUTURE
-from samebits_probe.questions.training.learner import cast
 
 Facts = dict[str, Any]
 _LENGTH = 12
@@ -56,7 +54,7 @@ def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
 
 def _of_both(model: Any, base: Any, inputs: Facts, dtype: torch.dtype) -> Facts:
     model.to(dtype)
-    inputs = {name: cast(dtype, value) for name, value in inputs.items()}
+    inputs = in_dtype(inputs, dtype)
     for_base = {name: value for name, value in inputs.items() if forks.accepts(base, name)}
     if _chooses(model):
         for_base = {name: value[0] for name, value in for_base.items()}
@@ -167,15 +165,7 @@ def labels(names: Any, way: Facts, logits: torch.Tensor | None) -> Facts:
 
 def _samples(result: Any) -> dict[str, list[float]]:
     return {
-        f"{name}{tuple(tensor.shape)}": [*_of(tensor)]
+        f"{name}{tuple(tensor.shape)}": samples(tensor, _SAMPLES)
         for name, tensor in outputs.tensors(result).items()
         if tensor.is_floating_point()
     }
-
-
-def _of(tensor: torch.Tensor) -> Iterator[float]:
-    """Yield evenly spaced values, and the norm of all."""
-    flat = tensor.detach().double().flatten()
-    flat = torch.where(flat.isfinite(), flat, torch.zeros_like(flat))
-    yield from spaced(flat, _SAMPLES).tolist()
-    yield float(flat.norm())

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from samebits_probe.model import choice, named, outputs, precision
+from samebits_probe.model.inputs import in_dtype
 from samebits_probe.model.leftover import seed
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
@@ -186,17 +187,7 @@ class Learner:
     def _fed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments in the learner's dtype, with what the model needs beside token ids."""
         kwargs = named.beside(self.model, kwargs.get(choice.TOKENS)) | kwargs
-        return {name: cast(self.promoted or self.dtype, value) for name, value in kwargs.items()}
-
-
-def cast(dtype: torch.dtype, value: Any) -> Any:
-    """Return a value with its floats in a dtype; labels of images are lists of tensors or of dicts."""
-    if isinstance(value, list):
-        return [cast(dtype, part) for part in value]
-    if isinstance(value, dict):
-        return {name: cast(dtype, part) for name, part in value.items()}
-    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.to(dtype) if is_float else value
+        return in_dtype(kwargs, self.promoted or self.dtype)
 
 
 def _logits(output: Any) -> torch.Tensor | None:
