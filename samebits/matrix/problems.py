@@ -190,7 +190,8 @@ def _known_keys(keys: Keys) -> list[str]:
     fields = _form(keys).model_fields
     own_first = sorted(fields, key=lambda name: name in Settings.model_fields)
     names = (
-        [*switches()] if name == "questions" else [fields[name].alias or name] for name in own_first
+        ["questions", *switches()] if name == "questions" else [fields[name].alias or name]
+        for name in own_first
     )
     return [name for of_field in names for name in of_field]
 

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from samebits.base.errors import shown
+from samebits.base.errors import nearest, shown
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.form import Form
 from samebits.matrix.load_arguments import bad_argument
@@ -72,6 +72,8 @@ from samebits.records.ids import Variant, answering
 from samebits.records.question import switches
 from samebits.records.record import Record
 
+ALL = "all"
+"""The value of ``questions`` that stands for each question."""
 _NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
 
 
@@ -87,7 +89,14 @@ def _with_switches(schema: dict[str, Any]) -> None:
     fields = schema["properties"]
     if fields.pop("questions", None) is None:
         return
-    added = {
+    names = {"enum": [ALL, *switches()], "type": "string"}
+    listed = {
+        "description": "Which questions are asked: all, some, or [] for none. Without it each one is asked "
+        "whose key below has not false; a key below counts more.",
+        "anyOf": [names, {"items": names, "type": "array"}],
+        "title": "Questions",
+    }
+    added = {"questions": listed} | {
         name: {
             "description": key.switch,
             "type": "boolean",
@@ -96,8 +105,8 @@ def _with_switches(schema: dict[str, Any]) -> None:
         }
         for name, key in switches().items()
     }
-    names, place = [*fields], [*fields].index("samples")
-    ordered = (*names[:place], *added, *names[place:])
+    place = [*fields].index("samples")
+    ordered = (*[*fields][:place], *added, *[*fields][place:])
     schema["properties"] = {name: (added | fields)[name] for name in ordered}
 
 
@@ -441,12 +450,12 @@ class Settings(Form):
         if not isinstance(data, dict):
             return data
         data = cls._with_names_of_now(data)
-        if info.context and "questions" in data:
-            msg = "unknown key: switch each question by a key of its own, such as relations: false"
-            raise mistake(msg, "questions")
         keys = switches()
-        values = {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
+        values = _listed(data["questions"]) if info.context and "questions" in data else {}
+        values |= {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
         rest = {name: value for name, value in data.items() if name not in keys}
+        if info.context:
+            rest.pop("questions", None)
         return rest | {"questions": rest.get("questions", {}) | values} if values else rest
 
     @staticmethod
@@ -458,6 +467,21 @@ class Settings(Form):
                 msg = f"the former name of {name}, which is set as well: remove this one"
                 raise mistake(msg, former)
         return {OF_SETTINGS.get(key, key): value for key, value in data.items()}
+
+
+def _listed(value: object) -> dict[str, bool]:
+    """Return each question, and whether it is one of those that the file lists."""
+    keys = switches()
+    asked = [value] if isinstance(value, str) else value
+    if not isinstance(asked, list):
+        msg = "write all, or a list of questions such as [training, save_load]"
+        raise mistake(msg, "questions")
+    for number, name in enumerate(asked):
+        if not isinstance(name, str) or name not in (ALL, *keys):
+            place = () if isinstance(value, str) else (number,)
+            msg = f"no question has the name {shown(str(name))}: {nearest(str(name), keys)}"
+            raise mistake(msg, "questions", *place)
+    return {key.name: ALL in asked or name in asked for name, key in keys.items()}
 
 
 def _switched(name: str, value: object) -> bool:

@@ -6,7 +6,7 @@ DEFECTS = ("none", "halves", "sets TF32", "atomics", "doubled on a GPU", "reads 
 MATRIX = """
 torch: system
 environments: ["4.48", "4.57", "5.x"]
-defaults: {dtypes: [float32], devices: [cpu, cuda], usage: false, arguments: false, other_classes: false, pipelines: false}
+defaults: {dtypes: [float32], devices: [cpu, cuda], questions: [relations, save_load, training, changes]}
 models:
   none: {path: none, trust_remote_code: true, devices: [cpu, cuda, "cuda:63"]}
   halves: {path: halves, trust_remote_code: true}

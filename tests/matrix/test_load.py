@@ -218,6 +218,31 @@ def test_a_model_has_the_defaults_that_it_does_not_set():
 
 
 @pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        ("all", [*switches()]),
+        ("[]", []),
+        ("training", ["training"]),
+        ("[save_load, usage]", ["save_load", "usage"]),
+        ("all, training: false", [name for name in switches() if name != "training"]),
+        ("[], training: true", ["training"]),
+    ],
+)
+def test_a_file_lists_the_questions_that_are_asked(value, asked):
+    (model,) = read(f"defaults: {{questions: {value}}}\n{ONE_MODEL}").models
+    assert [name for name, key in switches().items() if model.asks(key.name)] == asked
+    assert not model.own
+
+
+def test_a_model_lists_questions_of_its_own():
+    text = "defaults: {questions: [usage]}\n"
+    (model,) = read(f"{text}models: {{m: {{build: t5, questions: [relations]}}}}").models
+    assert model.asks("relations")
+    assert not model.asks("usage")
+    assert model.own == ("relations",)
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "default",
@@ -241,6 +266,7 @@ def test_a_key_whose_entries_are_commented_out_is_left_out(key):
 
 OF_DEFAULTS = (
     *("dtypes", "attention", "devices", "prompts", "greedy", "inputs"),
+    "questions",
     *switches(),
     "samples",
     "probes",
@@ -274,6 +300,10 @@ MISTAKES = {
     "no dtypes": (ONE_MODEL + "defaults: {dtypes: []}\n", "2:12: dtypes: nothing is written here: write at least one, or remove the key"),
     "attention typo": (ONE_MODEL + "defaults: {attention: [flash_atention_2]}\n", '2:24: attention: "flash_atention_2" is not an attention implementation: did you mean "flash_attention_2"?'),
     "attention pattern": (ONE_MODEL + "defaults: {attention: ['*']}\n", '2:24: attention: "*" is not an attention implementation: choose from "default", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"'),
+    "unknown question": (ONE_MODEL + "defaults: {questions: [usage, trainin]}\n", '2:31: questions: no question has the name "trainin": did you mean "training"?'),
+    "unknown single question": (ONE_MODEL + "defaults: {questions: relation}\n", '2:23: questions: no question has the name "relation": did you mean "relations"?'),
+    "list as a question": (ONE_MODEL + "defaults: {questions: [[usage]]}\n", '2:24: questions: no question has the name "[\'usage\']": did you mean "usage"?'),
+    "questions as a mapping": (ONE_MODEL + "defaults: {questions: {usage: true}}\n", "2:12: questions: write all, or a list of questions such as [training, save_load]"),
     "bad device": (ONE_MODEL + "defaults: {devices: gpu}\n", '2:21: devices: "gpu" is not a device: did you mean "cuda"? (the second GPU is cuda:1)'),
     "greedy is no number": (ONE_MODEL + "defaults: {greedy: twelve}\n", '2:20: greedy: "twelve" is not a whole number: write one such as 12'),
     "fraction of a token": (ONE_MODEL + "defaults: {greedy: 2.5}\n", '2:20: greedy: "2.5" is not a whole number: write one such as 12'),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:|\d\d:\d\d UTC")
 MATRIX = """\
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 2, relations: false, training: false, arguments: false, changes: false, other_classes: false, pipelines: false, prompts: {short: {length: 9}}}
+defaults: {greedy: 2, questions: [save_load, usage], prompts: {short: {length: 9}}}
 models:
   healthy: {path: healthy, trust_remote_code: true}
   one-ulp: {path: one-ulp, trust_remote_code: true}

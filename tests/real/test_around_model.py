@@ -13,14 +13,7 @@ stacks: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0
-  relations: false
-  training: false
-  crossings: false
-  arguments: false
-  changes: false
-  other_classes: false
-  pipelines: false
-  exports: false
+  questions: [usage]
   prompts: {short: {length: 9}}
 models:
   llama: {build: {architecture: llama, config: {

@@ -7,7 +7,7 @@ from samebits.reports.document import render
 ALLOW = "torch.backends.cuda.matmul.allow_tf32"
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {dtypes: [float32], prompts: {short: {length: 9}}, greedy: 2, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false}
+defaults: {dtypes: [float32], prompts: {short: {length: 9}}, greedy: 2, questions: [save_load, training]}
 models:
   healthy: {path: none, trust_remote_code: true, devices: [cpu, xpu]}
   on-load: {path: load sets TF32, trust_remote_code: true}

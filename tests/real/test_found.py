@@ -42,8 +42,7 @@ def report(tmp_path_factory, run_script, run_in):
     run_script("4.57", "-c", SAVE, folder, *parts)
     lines = [
         'stacks: ["4.57", "5.2"]',
-        "defaults: {dtypes: [float32], greedy: 0, usage: false, crossings: false, arguments: false,",
-        "  changes: false, other_classes: false, pipelines: false,",
+        "defaults: {dtypes: [float32], greedy: 0, questions: [relations, training],",
         "  prompts: {short: {length: 9}}}",
         "models:",
     ]

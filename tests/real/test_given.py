@@ -21,7 +21,7 @@ def make(config, seed, torch):
 """
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{crossings: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, training: false}}
+defaults: {{questions: [relations]}}
 models:
   planted: &model
     path: planted

@@ -46,7 +46,7 @@ def cells(tmp_path_factory, run_script, run_in):
     run_script(OLD, "-c", SAVE, folder, *heads)
     lines = [
         f'stacks: ["{OLD}", "{NEW}"]',
-        "defaults: {usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false, training: false}",
+        "defaults: {questions: [relations]}",
         "models:",
     ]
     for name in HEADS:

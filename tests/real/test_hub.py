@@ -25,8 +25,7 @@ def reports(tmp_path_factory, planted, run_in):
     (repository / "refs" / "main").write_text(COMMIT)
     (folder / "matrix.yaml").write_text(
         'stacks: ["4.48", "5.x"]\n'
-        "defaults: {greedy: 0, relations: false, crossings: false, training: false,\n"
-        "  arguments: false, changes: false, other_classes: false, pipelines: false,\n"
+        "defaults: {greedy: 0, questions: [usage],\n"
         "  prompts: {short: {length: 9}}}\nmodels:\n"
         + "".join(f"  {name}: {{{fields}}}\n" for name, fields in MODELS.items())
     )

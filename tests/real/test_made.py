@@ -9,7 +9,7 @@ from tests.support.pages import beside_models
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{greedy: 2, crossings: false, training: false, arguments: false, changes: false, other_classes: false, pipelines: false}}
+defaults: {{greedy: 2, questions: [relations, usage]}}
 models:
   large: {{path: model}}
 """

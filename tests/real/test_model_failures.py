@@ -8,14 +8,7 @@ from tests.real.conftest import NEW, OLD
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
 defaults:
-  relations: false
-  crossings: false
-  usage: false
-  arguments: false
-  changes: false
-  other_classes: false
-  pipelines: false
-  training: false
+  questions: []
   greedy: 4
   prompts: {{short: {{length: 7}}, longer: {{length: 11}}}}
 models:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long  # for changes of model/packages.py and of samebit
 
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, relations: false, crossings: false, training: false}
+defaults: {questions: []}
 models:
   healthy: {path: tiny, packages: ./healthy, import: healthy_models}
   planted: {path: tiny, packages: ./planted, class: "planted_models.modeling_tiny:TinyForCausalLM"}
@@ -61,7 +61,7 @@ def test_code_of_packages_is_compared_and_changes_no_other_model(tmp_path, run_i
 
 QUANTISED = """
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 0, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, relations: false, crossings: false, training: false}
+defaults: {greedy: 0, questions: []}
 models:
   on-a-gpu: {path: on-a-gpu, packages: accelerate}
   other-package: {path: other-package, packages: accelerate}

@@ -94,15 +94,7 @@ stacks: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 4
-  relations: false
-  crossings: false
-  usage: false
-  arguments: false
-  changes: false
-  other_classes: false
-  exports: false
-  pipelines: false
-  training: false
+  questions: []
   prompts:
     short: {length: 9}
     padded: {batch: [{length: 5}, {length: 13}]}

@@ -41,14 +41,7 @@ stacks: ["4.48", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0
-  relations: false
-  crossings: false
-  usage: false
-  arguments: false
-  changes: false
-  other_classes: false
-  pipelines: false
-  training: false
+  questions: []
   prompts: {short: {length: 5}}
 models:
 """

@@ -27,14 +27,7 @@ def report(tmp_path_factory, planted, run_in):
         'stacks: ["4.48", "5.x"]',
         "defaults:",
         "  greedy: 0",
-        "  training: false",
-        "  relations: false",
-        "  crossings: false",
-        "  usage: false",
-        "  arguments: false",
-        "  changes: false",
-        "  other_classes: false",
-        "  pipelines: false",
+        "  questions: []",
         PROMPTS,
         "models:",
     ]
@@ -142,7 +135,7 @@ def test_a_dynamic_rope_that_generate_scales_is_named_where_it_is_never_reset(tm
     """With one short prompt every other signal is the same, and the next forward is wrong."""
     (tmp_path / "matrix.yaml").write_text("""
 stacks: ["4.57", "5.2", "5.x"]
-defaults: {greedy: 40, training: false, relations: false, crossings: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false,
+defaults: {greedy: 40, questions: [],
   prompts: {short: {length: 9}}}
 models:
   dynamic:

@@ -51,7 +51,7 @@ def report(tmp_path_factory, planted, run_in):
         (folder / f"{name}.py").write_text(source)
     lines = [
         'stacks: ["4.48", "5.x"]',
-        "defaults: {greedy: 0, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false, training: false,",
+        "defaults: {greedy: 0, questions: [],",
         "  prompts: {short: {length: 9}, long: {length: 30}}}",
         "expected:",
         '  - {model: known, stack: "5.x", signal: [other], reason: planted}',

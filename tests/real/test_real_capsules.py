@@ -22,14 +22,7 @@ MATRIX = """\
 stacks: ["4.48", "5.x"]
 defaults:
   greedy: 0
-  relations: false
-  usage: false
-  arguments: false
-  changes: false
-  other_classes: false
-  pipelines: false
-  training: false
-  crossings: false
+  questions: []
   prompts:
     padded: {batch: [{length: 5}, {length: 13}]}
     short: {length: 9}

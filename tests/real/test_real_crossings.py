@@ -33,9 +33,7 @@ def folder(tmp_path_factory, planted):
         "left-out": custom | {"crossings": False},
     }
     defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
-    defaults |= dict.fromkeys(
-        ("relations", "training", "arguments", "changes", "other_classes", "pipelines"), False
-    )
+    defaults["questions"] = ["usage", "save_load"]
     matrix = {"stacks": ["4.48", "5.x"], "defaults": defaults, "models": models}
     (made / "matrix.yaml").write_text(json.dumps(matrix))
     return made

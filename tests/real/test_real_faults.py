@@ -75,15 +75,8 @@ def model(planted, folder, code=""):
 
 
 def report_of(run_in, folder, models, more=""):
-    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  relations: false"]
+    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  questions: []"]
     lines += [
-        "  crossings: false",
-        "  usage: false",
-        "  arguments: false",
-        "  changes: false",
-        "  other_classes: false",
-        "  pipelines: false",
-        "  training: false",
         "  prompts: {short: {length: 9}}",
         "models:",
     ]

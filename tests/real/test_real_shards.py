@@ -11,7 +11,7 @@ from tests.support.faulty_bench import timeless
 pytestmark = pytest.mark.long  # test_toy_question.py merges shards of real releases, too
 MATRIX = """
 stacks: ["4.57", "5.2"]
-defaults: {dtypes: [float32], relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, prompts: {short: {length: 9}}}
+defaults: {dtypes: [float32], questions: [save_load, training], prompts: {short: {length: 9}}}
 models:
   llama: {build: {architecture: llama, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,

@@ -22,8 +22,7 @@ CODE = Path(__file__).parent / "planted" / "modeling_backward.py"
 PLANTS = {"clean": "", "slope": "slope", "unmasked": "unmasked", "tied": "tied"}
 MATRIX = """
 stacks: ["4.57", "5.2", "5.x"]
-defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, crossings: false,
-  arguments: false, changes: false, other_classes: false, pipelines: false,
+defaults: {dtypes: [float32], greedy: 0, questions: [training],
   prompts: {short: {length: 9}}}
 models:
   mixtral: {build: {architecture: mixtral, config: {

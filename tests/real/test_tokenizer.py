@@ -53,7 +53,7 @@ def folder(tmp_path, planted):
     )
     (tmp_path / "matrix.yaml").write_text(
         'stacks: ["4.48", "5.x"]\n'
-        "defaults: {greedy: 0, training: false, arguments: false, changes: false, other_classes: false, pipelines: false, prompts: {short: The capital of France is}}\n"
+        "defaults: {greedy: 0, questions: [relations, save_load, usage], prompts: {short: The capital of France is}}\n"
         "models:\n  worded: {path: worded, trust_remote_code: true}\n"
         "  newer: {path: newer, trust_remote_code: true}\n"
     )

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.long  # for changes of tokenizers that recipes make
 
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 0, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false, training: false, prompts: {short: "Hello world"}}
+defaults: {greedy: 0, questions: [], prompts: {short: "Hello world"}}
 models:
   clean:
     build:

@@ -12,8 +12,7 @@ pytestmark = pytest.mark.long  # for changes of questions/trainer
 
 MATRIX = """
 stacks: ["4.48", "5.2", "5.x"]
-defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, arguments: false, other_classes: false, pipelines: false, crossings: false,
-  changes: true,
+defaults: {dtypes: [float32], greedy: 0, questions: [training, changes],
   prompts: {short: {length: 9}}}
 models:
   llama: {build: {architecture: llama, config: {

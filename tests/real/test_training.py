@@ -33,7 +33,7 @@ DROPPING = ("drops", "redrop")
 """Those with a dropout in their config."""
 MATRIX = """
 stacks: ["4.57", "5.2"]
-defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false,
+defaults: {dtypes: [float32], greedy: 0, questions: [training],
   prompts: {short: {length: 9}}}
 models:
   mixtral: {build: {architecture: mixtral, config: {

@@ -96,14 +96,7 @@ def model(folder, fault):
 def ran(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unfinished")
     lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", f"  timeout: {TIMEOUT}", "  greedy: 3"]
-    lines += ["  crossings: false", "  relations: false", "  training: false"]
-    lines += [
-        "  arguments: false",
-        "  changes: false",
-        "  other_classes: false",
-        "  pipelines: false",
-        "  prompts:",
-    ]
+    lines += ["  questions: [usage]", "  prompts:"]
     lines += ["    short: {length: 9}", "    other: {length: 5}", "models:"]
     for name, fault in {"healthy": "None", **FAULTS}.items():
         path = model(folder / name, fault)

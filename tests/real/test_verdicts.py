@@ -30,11 +30,7 @@ def folder(tmp_path_factory, planted):
         'stacks: ["4.48", "5.x"]',
         "defaults:",
         "  greedy: 0",
-        "  training: false",
-        "  arguments: false",
-        "  changes: false",
-        "  other_classes: false",
-        "  pipelines: false",
+        "  questions: [relations, save_load, usage]",
         PROMPTS,
         "models:",
     ]

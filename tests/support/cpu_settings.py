@@ -39,7 +39,7 @@ FAILING = (Verdict.DIVERGED, Verdict.UNDECIDED, Verdict.FAILED, Verdict.UNSTABLE
 def cut(variants):
     """Return the zoo with these models and dtypes alone, and few questions that make no verdict."""
     zoo = yaml.safe_load((ROOT / "zoo.yaml").read_text("utf-8"))
-    plain = {"relations": False, "save_load": False, "usage": False, "samples": 0, "greedy": 6}
+    plain = {"questions": ["training"], "samples": 0, "greedy": 6}
     models = {
         name: zoo["models"][name] | plain | {"dtypes": dtypes, "attention": "default"}
         for name, dtypes in variants.items()
