@@ -52,8 +52,12 @@ def measure(names: list[str], releases: list[str]) -> CompatFile:
 
 def with_causes(atlas: CompatFile) -> CompatFile:
     """Return an atlas in which each border is compared directly."""
+    releases = [release.id for release in atlas.releases]
     compared = [
-        compare(plan.of_border(part, border), FOLDER / "reports" / f"{'-'.join(border)}-{number}")
+        compare(
+            plan.of_border(part, border, releases[: releases.index(border[1])]),
+            FOLDER / "reports" / f"{'-'.join(border)}-{number}",
+        )
         for border, hit in book.borders(atlas).items()
         for number, part in enumerate(plan.parts(hit))
     ]

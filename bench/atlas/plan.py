@@ -35,8 +35,20 @@ def parts(names: Sequence[str], size: int = PART) -> Iterator[list[str]]:
         yield [*names[first : first + size]]
 
 
-def of_border(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:
-    """Return a matrix.yaml of types that change between two releases: causes, and what shows the side that is right."""
+def of_border(
+    names: Iterable[str], releases: tuple[str, str], older: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a matrix.yaml of types that change between two releases: causes, and what shows the side that is right.
+
+    ``older``: the releases of the atlas up to these. The oldest one that knows a type makes its checkpoint, as in the
+    run that shows the step: one that a later release saved may not show it. They run no model.
+    """
+    makers = [release for release in older if release not in releases]
     shows_side = {question.name for question in questions() if question.contradicts is not None}
-    off = [word for word, key in switches().items() if key.name not in shows_side]
-    return matrix(names, releases) | {"defaults": dict.fromkeys(off, False)}
+    asked = [word for word, key in switches().items() if key.name in shows_side]
+    reason = "makes checkpoints"
+    return matrix(names, [*makers, *releases]) | {
+        "defaults": {"questions": asked},
+        "reference": releases[0],
+        "exclude": [{"model": "*", "environment": maker, "reason": reason} for maker in makers],
+    }

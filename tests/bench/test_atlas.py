@@ -1,5 +1,6 @@
 """The atlas binds runs, takes what direct comparisons show, and writes pages that are current."""
 
+import json
 import re
 
 import pytest
@@ -7,6 +8,8 @@ import yaml
 
 from bench.atlas import book, pages, plan
 from samebits.matrix.load import load
+from samebits.matrix.plan import Selection
+from samebits.matrix.plan import plan as make_plan
 from samebits.records.compat import CompatFile, CompatModel, CompatRange, CompatRelease
 from samebits.reports.answer.side import NOT_KNOWN
 
@@ -131,6 +134,16 @@ def test_the_pages_are_current(committed):
 
 
 def test_a_border_is_asked_what_shows_the_side_that_is_right():
-    off = plan.of_border(["llama"], RELEASES)["defaults"]
-    assert "relations" not in off
-    assert off["training"] is False
+    asked = plan.of_border(["llama"], RELEASES[:2])["defaults"]["questions"]
+    assert "relations" in asked
+    assert "training" not in asked
+
+
+def test_the_checkpoint_of_a_border_is_that_of_the_run_which_shows_it(tmp_path):
+    older, border = ("4.48.3", "4.57.6"), ("4.57.6", "5.0.0")
+    (tmp_path / "matrix.yaml").write_text(json.dumps(plan.of_border(["llama"], border, older)))
+    matrix = load(tmp_path / "matrix.yaml")
+    assert [stack.id for stack in matrix.stacks] == ["4.48.3", "4.57.6", "5.0.0"]
+    assert matrix.reference == "4.57.6"
+    (row,) = make_plan(matrix, Selection()).rows
+    assert [cell.stack for cell in row.cells] == [*border]
