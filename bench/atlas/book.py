@@ -58,10 +58,16 @@ def borders(atlas: CompatFile) -> dict[tuple[str, str], list[str]]:
     """Return the neighbouring releases to compare directly, the oldest first, each with the models that change there."""
     models: dict[tuple[str, str], list[str]] = {}
     for model, last, after in changes(atlas):
-        if after.step in MORE_THAN_ROUNDING:
+        if after.step in MORE_THAN_ROUNDING or _was_border(model, last, after):
             models.setdefault((last, after.first), []).append(model.model)
     places = {release.id: place for place, release in enumerate(atlas.releases)}
     return dict(sorted(models.items(), key=lambda item: places[item[0][1]]))
+
+
+def _was_border(model: CompatModel, last: str, after: CompatRange) -> bool:
+    """Return True if only a comparison of a border can have shown a step: of two releases, none the reference."""
+    reference = next(each.first for each in model.ranges if each.state != "absent")
+    return after.step == "rounding" and after.direct and last != reference
 
 
 def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFile:

@@ -57,6 +57,14 @@ def test_borders_are_what_a_direct_comparison_decides():
     assert book.borders(atlas(SAME, MOVED, RAISES)) == {("4.48.3", "4.57.6"): ["llama"]}
 
 
+def test_a_border_stays_one_when_its_comparison_showed_rounding():
+    rounds = {"step": "rounding", "direct": True}
+    left, moved = span("4.48.3", "4.48.3", bits="A"), span("4.57.6", "4.57.6", bits="B", **rounds)
+    later = span("5.0.0", "5.0.0", bits="C", **rounds)
+    assert book.borders(atlas(of("x", left, moved))) == {}
+    assert book.borders(atlas(of("x", left, moved, later))) == {("4.57.6", "5.0.0"): ["x"]}
+
+
 def test_a_direct_comparison_tells_the_step_and_nothing_else():
     shown = span("4.57.6", "4.57.6", bits="B", step="rounding", direct=True, what="rounding only")
     direct = atlas(of("llama", span("4.48.3", "4.48.3", bits="A"), shown), releases=RELEASES[:2])
