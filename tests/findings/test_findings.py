@@ -903,6 +903,12 @@ def test_two_formulations_are_named_where_both_ran_and_part_by_rounding():
     assert codes_of(with_relations(relation(DECODE, 1e-5, 1e-14))) == []
 
 
+def test_experts_that_are_numbered_otherwise_are_named_where_outputs_change_in_float64():
+    name = "experts in another order"
+    assert codes_of(with_relations(relation(name, 3.0, 3.0))) == ["SB719"]
+    assert codes_of(with_relations(relation(name, 1e-5, 1e-14))) == []
+
+
 @pytest.mark.parametrize("name", ["embeddings = token ids", FROM_EMBEDDINGS])
 def test_embeddings_are_named_where_the_reference_takes_them_as_token_ids(name):
     broken = with_relations(relation(name, 3.0, 3.0))

@@ -9,14 +9,16 @@ import tiny
 import torch
 import transformers
 from samebits_probe.model import determinism, forks, precision
-from samebits_probe.model.distance import broken, distance, used_bits
-from samebits_probe.questions.relations import cases
-from samebits_probe.questions.relations.relations import observe
+from samebits_probe.model.distance import broken, distance, same_bytes, used_bits
+from samebits_probe.questions.relations import cases, experts
+from samebits_probe.questions.relations.relations import Judge, observe
 from samebits_probe.questions.relations.state import Snapshot
+from samebits_probe.questions.relations.ways import Subject
 
 with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
     torch.zeros(2) * 2
 
+EXPERTS = "experts in another order"
 BROKEN = 1e-6
 """Every planted violation is larger in float64, and rounding is far smaller."""
 
@@ -146,6 +148,64 @@ class Permuted(Tiny):
         return super().forward(input_ids, **kwargs)
 
 
+class Stacked(torch.nn.Module):
+    """Experts as slices of tensors, as 5.x keeps them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 16, 16))
+        self.bias = torch.nn.Parameter(torch.randn(4, 16))
+
+    def __getitem__(self, number):
+        return lambda x: x @ self.weight[number] + self.bias[number]
+
+
+class Mixture(torch.nn.Module):
+    """Four experts, of which a router with a correction chooses two for each token, and a shared one."""
+
+    def __init__(self, layout, defect):
+        super().__init__()
+        self.defect = defect
+        self.gate = torch.nn.Linear(16, 4, bias=False)
+        self.register_buffer("correction", torch.tensor([[0.1, -0.2, 0.05, 0.3]]))
+        self.shared_expert = torch.nn.Linear(16, 16, bias=False)
+        made = [torch.nn.Linear(16, 16) for _ in range(4)]
+        if layout == "list":
+            self.experts = torch.nn.ModuleList(made)
+        elif layout == "names":
+            named = {f"expert_{number}": expert for number, expert in enumerate(made)}
+            self.experts = torch.nn.ModuleDict({**named, "dropout": torch.nn.Dropout(0.1)})
+        else:
+            self.experts = Stacked()
+
+    def expert(self, number):
+        return self.experts[
+            f"expert_{number}" if isinstance(self.experts, torch.nn.ModuleDict) else number
+        ]
+
+    def forward(self, x):
+        scores = torch.softmax(self.gate(x), -1)
+        chosen = (scores + self.correction).topk(2, -1).indices
+        if self.defect == "takes the mask for numbers":
+            chosen = torch.nn.functional.one_hot(chosen, 4).sum(-2)[..., :2]
+        result = self.shared_expert(x)
+        for number in range(4):
+            weight = (scores * (chosen == number).any(-1, keepdim=True))[..., number, None]
+            runs = (number + 1) % 4 if self.defect == "runs the next one" else number
+            result = result + weight * self.expert(runs)(x)
+        return result
+
+
+class Mixed(Tiny):
+    """A tiny model with a mixture behind its layers."""
+
+    layout = "list"
+
+    def __init__(self, defect=None):
+        super().__init__(defect)
+        self.head = torch.nn.Sequential(Mixture(self.layout, defect), self.head)
+
+
 def found(defect=None, *, kind=Tiny, **options):
     model = kind(defect).eval()
     with torch.no_grad():
@@ -241,6 +301,42 @@ def test_a_model_whose_order_is_an_argument_promises_no_causality():
     assert "causality" not in violated(facts)
     reasons = {i["relation"]: i["reason"] for i in facts["inapplicable"]}
     assert "perm_mask" in reasons["causality"]
+
+
+def numbered_otherwise(layout, defect):
+    """Return the facts of the one relation."""
+    model = type("Mixed", (Mixed,), {"layout": layout})(defect).eval()
+    judge = Judge(Subject(model, "causal-lm", model.config))
+    (relation,) = (each for each in cases.RELATIONS if each.name == EXPERTS)
+    with torch.no_grad():
+        judge.relation(relation)
+    return {"relations": judge.relations}
+
+
+def test_experts_may_be_numbered_in_any_order():
+    for layout in ("list", "names", "stacked"):
+        sound = numbered_otherwise(layout, None)
+        assert EXPERTS in by_name(sound)
+        assert violated(sound) == set()
+        for defect in ("takes the mask for numbers", "runs the next one"):
+            assert violated(numbered_otherwise(layout, defect)) == {EXPERTS}
+
+
+def test_experts_are_in_their_order_again():
+    model = Mixed().eval()
+    ids = torch.arange(9)[None]
+    logits = model(ids).logits
+    with experts.turned_round(model):
+        turned = model(ids).logits
+        assert not same_bytes(model.head[0].gate.weight, Mixed().head[0].gate.weight)
+    assert float((logits - turned).detach().abs().max()) < 1e-4
+    assert same_bytes(model(ids).logits, logits)
+
+
+def test_experts_without_a_router_are_left_alone():
+    model = Mixed()
+    model.head[0].gate = torch.nn.Linear(16, 16)  # as many rows as columns: no row is an expert's
+    assert experts.blocks(model) == []
 
 
 def test_positions_that_are_ignored():
@@ -549,7 +645,7 @@ def test_a_model_that_takes_no_tokens_says_so():
     model.main_input_name = "pixel_values"
     facts = observe(model, "image-classification", model.config, {})
     assert facts["relations"] == []
-    assert len(facts["inapplicable"]) == 15
+    assert len(facts["inapplicable"]) == 16
     assert facts["inapplicable"][0]["reason"] == "the model takes pixel_values, not tokens"
 
 

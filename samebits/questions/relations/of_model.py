@@ -51,6 +51,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "batch size": ("alone", "in a batch"),
     "row order": ("in order", "turned"),
     "causality": ("as it is", "changed later"),
+    "experts in another order": ("in order", "turned"),
     "embeddings = token ids": ("token ids", "embeddings"),
     "generate() from embeddings = from token ids": ("token ids", "embeddings"),
     "rows with images = one by one": ("in a batch", "alone"),

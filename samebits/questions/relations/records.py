@@ -36,6 +36,7 @@ RelationName = Literal[
     "batch size",
     "row order",
     "causality",
+    "experts in another order",
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
     "rows with images = one by one",

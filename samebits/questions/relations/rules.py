@@ -270,5 +270,6 @@ RULES = (
         "SB717",
         _broken("rows of text after images = before", "rows of text after rows with images"),
     ),
+    Rule("SB719", _broken("experts in another order", "experts"), explains=COMPUTED),
     Rule("SB923", _batch_dependent),
 )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from samebits_probe.model import forks
 from samebits_probe.model.inputs import pad_id, past_window
+from samebits_probe.questions.relations import experts
 from samebits_probe.questions.relations.ways import Subject, Way
 
 Span = tuple[int, int, int]
@@ -216,6 +217,14 @@ def causality(subject: Subject) -> Iterator[Case]:
             yield Case(f"{n} tokens, cut off at {k}", full, changed, ((0, 0, k),))
 
 
+def experts_turned(subject: Subject) -> Iterator[Case]:
+    """Number experts from the last to the first, in the router as well; nothing without a known router."""
+    for n in lengths(subject)[-1:] if experts.blocks(subject.model) else ():
+        plain = Way((subject.prompt("row 0", n),), cached=False)
+        turned = plain._replace(turned=True)
+        yield Case(f"{n} tokens, the last expert first", plain, turned, ((0, 0, n),))
+
+
 RELATIONS = (
     Relation("full forward = prefill + decode", ("decoder", "cache"), full_and_decode),
     Relation("prefill split anywhere", ("decoder", "cache"), split_anywhere),
@@ -229,5 +238,6 @@ RELATIONS = (
     Relation("batch size", (), batch_size),
     Relation("row order", (), row_order),
     Relation("causality", ("decoder", "order"), causality),
+    Relation("experts in another order", (), experts_turned),
 )
 """In the order of samebits/questions/relations/records.py; relations of tokens are in relations.tokens."""

@@ -20,6 +20,7 @@ import torch
 from samebits_probe.model import forks, layers, load, named, outputs, precision
 from samebits_probe.model.inputs import in_dtype, seeded_ids, text_config
 from samebits_probe.process import progress
+from samebits_probe.questions.relations import experts
 from samebits_probe.questions.relations.state import Snapshot
 
 Ids = tuple[int, ...]
@@ -45,6 +46,8 @@ class Way(NamedTuple):
     """Whether forward gets positions and the mask, as generate() passes them."""
     static: bool = False
     encoder_pad: int = 0
+    turned: bool = False
+    """Whether experts are numbered from the last to the first."""
 
 
 class Step(NamedTuple):
@@ -140,9 +143,10 @@ class Subject:
         """Run ``way`` and return the result, without the cache of results."""
         steps: list[Step] = []
         cache = self.new_cache(way)
-        for start, stop in pairwise((0, *way.cuts, len(way.rows[0]))):
-            steps.append(self.step(way, start, stop, cache))
-            cache = steps[-1].cache
+        with experts.turned_round(self.model) if way.turned else nullcontext():
+            for start, stop in pairwise((0, *way.cuts, len(way.rows[0]))):
+                steps.append(self.step(way, start, stop, cache))
+                cache = steps[-1].cache
         cache_contents = tuple((name, t.detach().clone()) for name, t in forks.cache_tensors(cache))
         self.settle()
         return Walk(_join([s.logits for s in steps]), _join_layers(steps), cache_contents)
@@ -221,7 +225,7 @@ class Subject:
     def _encoder_arguments(self, way: Way) -> dict[str, Any]:
         """Return the encoder's outputs and mask; its input depends on each row's second token."""
         seconds = tuple(row[1:2] for row in way.rows)
-        key = ("encoded", seconds, way.encoder_pad)
+        key = ("encoded", seconds, way.encoder_pad, way.turned)
         encoded, mask = self.memoized(key, lambda: self._encode(seconds, way.encoder_pad))
         return {"encoder_outputs": copy.copy(encoded), "attention_mask": mask}
 
