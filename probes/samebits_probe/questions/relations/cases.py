@@ -218,7 +218,7 @@ def causality(subject: Subject) -> Iterator[Case]:
 
 
 def experts_turned(subject: Subject) -> Iterator[Case]:
-    """Number experts from the last to the first, in the router as well; nothing without a known router."""
+    """Give experts the numbers from the last to the first, in the router as well; nothing without a known router."""
     for n in lengths(subject)[-1:] if experts.blocks(subject.model) else ():
         plain = Way((subject.prompt("row 0", n),), cached=False)
         turned = plain._replace(turned=True)

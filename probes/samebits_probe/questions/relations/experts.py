@@ -44,7 +44,7 @@ def blocks(model: torch.nn.Module) -> list[Block]:
 
 @contextmanager
 def turned_round(model: torch.nn.Module) -> Iterator[None]:
-    """Number the experts of a model from the last to the first while the body runs."""
+    """Give the experts of a model the numbers from the last to the first while the body runs."""
     turned = blocks(model)
     _turn_round(turned)
     try:
