@@ -108,14 +108,27 @@ def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> 
         if item.outcome != "identical" and not item.excused
     }
     loaded = _loaded_tensors(reference) & _loaded_tensors(candidate)
-    names: set[str] = set()
-    for capture in (reference, candidate):
-        weights = capture.signals.weights
-        for name, facts in (weights.tensors if weights is not None else {}).items():
-            pieces = {piece.tensor for piece in facts.pieces}
-            if pieces and pieces <= loaded and not pieces & differs:
-                names |= {name, *facts.aliases}
-    return frozenset(names)
+    sides = _pieces(reference), _pieces(candidate)
+    # lm_head.weight may be a tensor of the file on one side, and the embeddings on the other
+    others = {
+        name for name in sides[0].keys() & sides[1].keys() if sides[0][name] != sides[1][name]
+    }
+    return frozenset(
+        name
+        for side in sides
+        for name, pieces in side.items()
+        if pieces and pieces <= loaded and not pieces & differs and name not in others
+    )
+
+
+def _pieces(capture: Capture) -> dict[str, set[str]]:
+    """Return the tensors of the checkpoint that each tensor in memory has, under all of its names."""
+    weights = capture.signals.weights
+    return {
+        alias: {piece.tensor for piece in facts.pieces}
+        for name, facts in (weights.tensors if weights is not None else {}).items()
+        for alias in (name, *facts.aliases)
+    }
 
 
 def _loaded_tensors(capture: Capture) -> set[str]:

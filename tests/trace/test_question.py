@@ -8,12 +8,15 @@ import pytest
 from samebits.diagnose import verdict as diagnosis
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side
-from samebits.trace.question import causes_of, questions, with_cause
+from samebits.trace.question import causes_of, questions, same_weights, with_cause
 from samebits.trace.stored import with_held
 from tests.support.builders import (
     Memory,
     buffer,
+    capture,
     cause_in,
+    cell_id,
+    cell_result,
     decoded,
     forward,
     frequencies,
@@ -179,3 +182,14 @@ def test_a_cause_of_an_earlier_run_is_not_asked_for_again(memory):
     runs, result = pair(memory, forward=moved(memory))
     known = {result.cell: "said before"}
     assert asyncio.run(causes_of([result], runs, None, None, known)) == known
+
+
+def test_a_head_that_one_side_alone_ties_holds_no_numbers_of_both_sides(memory):
+    embed = weight(memory, values(8, 4), "embed")
+    head = weight(memory, values(8, 4, seed=1), "lm_head.weight")
+    tied = embed.model_copy(update={"aliases": ("lm_head.weight",)})
+    reference = capture("4.48", weights=weights_signal({"embed": tied}))
+    candidate = capture("5.2", weights=weights_signal({"embed": embed, "lm_head.weight": head}))
+    result = cell_result(cell_id("5.2"))
+    assert same_weights(result, reference, candidate) == {"embed"}
+    assert same_weights(result, reference, reference) == {"embed", "lm_head.weight"}
