@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import some
 from samebits.questions.changes.records import CHANGES
@@ -32,26 +32,33 @@ _NEAR = {
     "ran": "a file that ran in part",
     "imported": "an imported file",
 }
-_GIVE: dict[Area, str] = {
-    "model": "give inputs that need it (`inputs:`, `--inputs FILE`), another `class:`, or a config that switches it on",
-    "image": "give images, videos or sounds (`inputs:`, `--inputs FILE`)",
-    "text": "add a probe that tokenizes such texts (`probes:`)",
-    "training": "add a probe that trains so (`probes:`)",
-    "saving": "add a probe that saves so (`probes:`)",
-    "generation": "add a probe with such arguments of generate() (`probes:`)",
-    "attention": "name another implementation (`attention: [eager, sdpa, …]`)",
-    "other": "add a probe that calls it (`probes:`)",
-}
-"""What makes code run, where no question is switched off that runs it."""
-_SHORT: dict[Area, str] = {
-    "model": "give inputs or a config that need it",
-    "image": "give images",
-    "text": "add a probe of texts",
-    "training": "add a probe that trains",
-    "saving": "add a probe that saves",
-    "generation": "add a probe of generate()",
-    "attention": "name another attention",
-    "other": "add a probe",
+
+
+class _Give(NamedTuple):
+    """What makes code of an area run, where no question is switched off that runs it."""
+
+    short: str
+    """For the first screen."""
+    how: str
+
+
+_GIVE: dict[Area, _Give] = {
+    "model": _Give(
+        "give inputs or a config that need it",
+        "give inputs that need it (`inputs:`, `--inputs FILE`), another `class:`, or a config that switches it on",
+    ),
+    "image": _Give("give images", "give images, videos or sounds (`inputs:`, `--inputs FILE`)"),
+    "text": _Give("add a probe of texts", "add a probe that tokenizes such texts (`probes:`)"),
+    "training": _Give("add a probe that trains", "add a probe that trains so (`probes:`)"),
+    "saving": _Give("add a probe that saves", "add a probe that saves so (`probes:`)"),
+    "generation": _Give(
+        "other arguments of generate()",
+        "add a probe with such arguments of generate() (`probes:`)",
+    ),
+    "attention": _Give(
+        "name another attention", "name another implementation (`attention: [eager, sdpa, …]`)"
+    ),
+    "other": _Give("add a probe", "add a probe that calls it (`probes:`)"),
 }
 _CLASS = re.compile(r"(\w+(?:For[A-Z]\w*|Model))\.forward")
 """A forward of a class that users load."""
@@ -169,7 +176,7 @@ def _line(entry: Unrun, level: Level) -> list[Markdown]:
 def _to_run(entry: Unrun, level: Level) -> Markdown:
     """Return what to give or to switch on, so that a definition runs."""
     name = _class(entry)
-    give = f"load that class (`class: {name}`, `--class {name}`)" if name else _GIVE[entry.area]
+    give = f"load that class (`class: {name}`, `--class {name}`)" if name else _GIVE[entry.area].how
     return Markdown(_switches(entry, level) or give)
 
 
@@ -209,20 +216,20 @@ def limit(report: Report) -> str:
 
 def brief(report: Report) -> str:
     """Return the nearest of the changed code that did not run, for the first screen; '' without any."""
-    # what no input reaches, such as PreTrainedModel.to, is of use to few
-    entries = sorted(nearest(report), key=lambda entry: entry.area == "other")
+    # what no input reaches, such as PreTrainedModel.to, is of use to few; of what ran, other lines changed
+    entries = sorted(nearest(report), key=lambda each: (each.ran_elsewhere, each.area == "other"))
     if not entries:
         return ""
     named = ", ".join(
         f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries[:NAMED]
     )
     more = ", …" if _counts(report)[1] > NAMED else ""
-    return f"Changed code of transformers that no check ran, the files of the model first: {named}{more}"
+    return f"Changed lines of transformers that no check ran, the files of the model first: {named}{more}"
 
 
 def _in_short(entry: Unrun, level: Level) -> str:
     name = _class(entry)
-    give = f"--class {name}" if name else _SHORT[entry.area]
+    give = f"--class {name}" if name else _GIVE[entry.area].short
     return _switches(entry, level).replace("`", "") or give
 
 
