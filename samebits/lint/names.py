@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from samebits.lint.releases import Releases, runs
 
@@ -33,16 +32,25 @@ def releases_without(mask: str) -> Releases:
     return runs(zip(table()["releases"], (mark == "0" for mark in mask), strict=True))
 
 
-def layer_releases(layer: str, pattern: str) -> Releases | None:
-    """Return the releases in which the facts of a layer's forward match a pattern such as ``?0?``.
+class LayerFact(NamedTuple):
+    """What is so of a layer's forward in some releases: that it takes an argument, or returns a ``tensor``."""
 
-    A fact is ``10t``: takes past_key_value, takes past_key_values, returns a tensor. It is empty
-    in a release without the layer. None if no release matches, or all that have the layer do.
+    name: str
+    holds: bool = True
+    """False for the opposite."""
+
+
+def layer_releases(layer: str, fact: LayerFact) -> Releases | None:
+    """Return the releases with a layer of which a fact is so.
+
+    None if it is so in no release, or in all that have the layer.
     """
-    facts: list[str] | None = table()["layers"].get(layer)
-    if facts is None:
+    masks: dict[str, str] | None = table()["layers"].get(layer)
+    if masks is None:
         return None
-    marks = [fnmatchcase(fact, pattern) for fact in facts]
-    if not any(marks) or all(mark or not fact for mark, fact in zip(marks, facts, strict=True)):
-        return None
-    return runs(zip(table()["releases"], marks, strict=True))
+    wanted = str(int(fact.holds))
+    has_layer = [mark == "1" for mark in masks["layer"]]
+    so = [has and mark == wanted for has, mark in zip(has_layer, masks[fact.name], strict=True)]
+    return (
+        None if not any(so) or so == has_layer else runs(zip(table()["releases"], so, strict=True))
+    )

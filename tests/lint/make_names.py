@@ -180,16 +180,31 @@ def layer_facts(tree):
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and method.name == "forward":
                 params = {a.arg for a in method.args.args + method.args.kwonlyargs}
-                renamed = any("past_key_value" in ast.unparse(d) for d in method.decorator_list)
-                takes = ("1" if "past_key_value" in params or renamed else "0") + (
-                    "1" if "past_key_values" in params else "0"
-                )
+                params |= set(former_names(method))
                 returns = [n.value for n in ast.walk(method) if isinstance(n, ast.Return)]
                 tensor = bool(returns) and all(
                     isinstance(value, ast.Name) and value.id in {"hidden_states", "x"}
                     for value in returns
                 )
-                yield node.name, f"{takes}{'t' if tensor else '-'}"
+                taken = {name for name in ("past_key_value", "past_key_values") if name in params}
+                yield node.name, {"layer"} | taken | ({"tensor"} if tensor else set())
+
+
+def masks(facts):
+    """Return for each fact of a layer the releases in which it is so, as a mask."""
+    return {
+        name: "".join(str(int(name in each)) for each in facts)
+        for name in ("layer", "past_key_value", "past_key_values", "tensor")
+    }
+
+
+def former_names(method):
+    """Yield the names that a decorator such as deprecate_kwarg("past_key_value", …) renames."""
+    for decorator in method.decorator_list:
+        if isinstance(decorator, ast.Call) and decorator.args:
+            first = decorator.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield first.value
 
 
 def smaller(table):
@@ -296,9 +311,9 @@ def main(arguments):
             names[module] = rows
     layers = {}
     for layer in sorted(set().union(*(layers for _, layers in read_out.values()))):
-        facts = [read_out[r][1].get(layer, "") for r in marks]
-        if len(set(facts) - {""}) > 1:
-            layers[layer] = facts
+        facts = [read_out[r][1].get(layer, set()) for r in marks]
+        if len({frozenset(each) for each in facts if each}) > 1:
+            layers[layer] = masks(facts)
     table = smaller({"releases": marks, "names": names, "layers": layers})
     OUT.write_text(written(without(table, contradicted(table, folders))), "utf-8")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
-from samebits.lint.names import layer_releases
+from samebits.lint.names import LayerFact, layer_releases
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import (
     argument_names,
@@ -296,9 +296,8 @@ def _keyword(project: Project) -> Iterator[Problem]:
         if len(names) != 1 or guarded(source, node):
             continue
         name = names.pop() or ""
-        lacks = "0??" if name == "past_key_value" else "?0?"
         layer = library_class(project, source, node.func)
-        releases = layer_releases(layer, lacks)
+        releases = layer_releases(layer, LayerFact(name, holds=False))
         if releases is None:
             continue
         yield problem(
