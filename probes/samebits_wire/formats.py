@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 28
+CAPTURE: Final = 29
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -42,6 +42,7 @@ CAPTURE: Final = 28
 #     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
 # 28: Marian and other classes with names of their own generate; numbers that an argument of forward leads to; heads
 #     that no Auto class loads, and losses of boxes, masks, pixels and series.
+# 29: what a class reads of its base model that was saved alone, and heads of parts.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
