@@ -101,7 +101,7 @@ TRAINER: Final = 6
 # 5: which settings of the model's config a run leaves changed.
 # 6: the batches of training steps of version 12.
 
-TRAINING: Final = 12
+TRAINING: Final = 13
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -115,6 +115,7 @@ TRAINING: Final = 12
 # 10: accumulation of a batch of one row.
 # 11: no logits of padding.
 # 12: texts with what belongs to them; two images for batch norms; frames of a CTC loss have a mask.
+# 13: a frozen base below projections that learn, with gradient checkpointing and without.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

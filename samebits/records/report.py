@@ -53,7 +53,7 @@ SCHEMA_VERSION: Literal[23] = 23
 #     with images.
 # 21: programs of torch.export and torch.jit.trace.
 # 22: all exceptions of a cell that count; which prompts a finding may explain.
-# 23: what a class reads of its base model that was saved alone.
+# 23: what a class reads of its base model that was saved alone; training of projections on a frozen base.
 
 
 class StackReport(Record):
