@@ -42,7 +42,8 @@ CAPTURE: Final = 29
 #     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
 # 28: Marian and other classes with names of their own generate; numbers that an argument of forward leads to; heads
 #     that no Auto class loads, and losses of boxes, masks, pixels and series.
-# 29: what a class reads of its base model that was saved alone, and heads of parts.
+# 29: what a class reads of its base model that was saved alone, and heads of parts; switches of processors that nothing
+#     sets, and conversations with several kinds of media.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

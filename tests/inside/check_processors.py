@@ -402,6 +402,39 @@ def test_options_are_set_on_the_object_and_means_come_as_arrays():
     assert made[f"{base}, return_rows=true"].called(Limited(), None)["return_rows"] is True
 
 
+class Mixed(Hears):
+    """A processor of images, videos and sounds; the planted one puts sounds before all else."""
+
+    image_processor, image_token, video_token = Limited(), "<image>", "<video>"
+    is_planted = False
+
+    def apply_chat_template(self, messages, **kwargs):
+        kinds = [part["type"] for part in messages[0]["content"] if part["type"] != "text"]
+        kinds = sorted(kinds) if self.is_planted else kinds
+        ids = [["image", "video", "audio"].index(kind) for kind in kinds]
+        return {"input_ids": np.array(ids), "lengths": np.array(len(ids))}
+
+
+def test_several_kinds_of_media_are_in_one_conversation_and_a_planted_order_is_seen():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    planted, twin = type("Planted", (Mixed,), {"is_planted": True})(8_000), Mixed(8_000)
+    made = calls.of("processor", twin, talks=True)
+    forth, back = (
+        made[f"a conversation with {what}, in one call"]
+        for what in (
+            "an image and a video and a sound",
+            "a sound and a video and an image",
+        )
+    )
+    assert forth.called(twin, forth.made())["input_ids"].tolist() == [0, 1, 2]
+    assert back.called(twin, back.made())["input_ids"].tolist() == [2, 1, 0]
+    assert forth.called(planted, forth.made())["input_ids"].tolist() == [2, 0, 1]
+    two = made["a conversation with two sounds, in one call"]
+    assert two.called(twin, two.made())["input_ids"].tolist() == [2, 2]
+    only = calls.of("processor", Hears(8_000), talks=True)
+    assert not any(" and a " in name for name in only if name.startswith("a conversation"))
+
+
 class RowsKwargs(TypedDict, total=False):
     do_resize: bool | None
     with_rows: bool | None
