@@ -42,7 +42,8 @@ CAPTURE: Final = 29
 #     the cache of the first is what it is anew; no loss among outputs of rows; what a prefix LM breaks by design.
 # 28: Marian and other classes with names of their own generate; numbers that an argument of forward leads to; heads
 #     that no Auto class loads, and losses of boxes, masks, pixels and series.
-# 29: whether experts may be numbered otherwise.
+# 29: whether experts may be numbered otherwise; what a class reads of its base model that was saved alone, and heads
+#     of parts; switches of processors that nothing sets, and conversations with several kinds of media.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
@@ -101,7 +102,7 @@ TRAINER: Final = 6
 # 5: which settings of the model's config a run leaves changed.
 # 6: the batches of training steps of version 12.
 
-TRAINING: Final = 12
+TRAINING: Final = 13
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -115,6 +116,7 @@ TRAINING: Final = 12
 # 10: accumulation of a batch of one row.
 # 11: no logits of padding.
 # 12: texts with what belongs to them; two images for batch norms; frames of a CTC loss have a mask.
+# 13: a frozen base below projections that learn, with gradient checkpointing and without.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[22] = 22
+SCHEMA_VERSION: Literal[23] = 23
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -53,6 +53,7 @@ SCHEMA_VERSION: Literal[22] = 22
 #     with images.
 # 21: programs of torch.export and torch.jit.trace.
 # 22: all exceptions of a cell that count; which prompts a finding may explain.
+# 23: what a class reads of its base model that was saved alone; training of projections on a frozen base.
 
 
 class StackReport(Record):
@@ -246,7 +247,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[22] = SCHEMA_VERSION
+    schema_version: Literal[23] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -8,7 +8,7 @@ import torch
 import transformers
 from samebits_probe.model import load
 from samebits_probe.questions.classes import made
-from samebits_probe.questions.classes.classes import Own, _likeness, asked, facts
+from samebits_probe.questions.classes.classes import Own, _likeness, asked, facts, from_base
 
 SIZES = {
     "vocab_size": 40,
@@ -124,6 +124,44 @@ def test_a_checkpoint_of_the_base_model_is_read_by_heads():
     assert classifier["outputs"] == "same bits"
 
 
+class OtherPrefix(transformers.BertForMaskedLM):
+    """A head that looks for its base model under another prefix when that was saved alone."""
+
+    base_model_prefix = "encoder_model"
+
+    @property
+    def base_model(self):
+        return self.bert
+
+    def get_input_embeddings(self):
+        return self.bert.embeddings.word_embeddings
+
+
+def read_of_base(model, kwargs=IDS):
+    source, loaded = saved(model)
+    found = from_base(Own(loaded, {}, kwargs), source)
+    return next(iter(found.values()), None)
+
+
+def with_prefix(kind):
+    source, _ = saved(bert())
+    loaded = load.load_model(source._replace(model_class="transformers:BertForMaskedLM"))
+    loaded.model.__class__ = kind
+    return next(iter(from_base(Own(loaded, {}, IDS), source).values()))
+
+
+def test_a_head_that_reads_nothing_of_its_saved_base_model_is_seen_and_its_twin_is_not():
+    planted, twin = with_prefix(OtherPrefix), with_prefix(transformers.BertForMaskedLM)
+    assert planted["n_left"] == planted["n_tensors"] > 10, planted
+    assert twin["n_left"] == 0, twin
+    assert twin["outputs"] == "same bits"
+    assert all(name.startswith("cls.") for name in twin["fresh"]), twin
+
+
+def test_a_base_model_alone_has_no_head_to_read_it():
+    assert read_of_base(bert(transformers.BertModel)) is None
+
+
 def test_images_parts_and_encoders():
     torch.manual_seed(0)
     vit = loads(
@@ -132,12 +170,16 @@ def test_images_parts_and_encoders():
     )
     assert vit["AutoModel"]["outputs"] == "same bits"
     assert set(vit["AutoModel"]["left"]) == {"classifier.weight", "classifier.bias"}
-    clip = transformers.CLIPConfig(text_config=SIZES, vision_config=VIT, projection_dim=8)
+    text = SIZES | {"projection_dim": 8}
+    clip = transformers.CLIPConfig(text_config=text, vision_config=VIT, projection_dim=8)
     found = loads(transformers.CLIPModel(clip), {})
     assert all(
         left.startswith(("vision", "text_proj", "logit")) for left in found["CLIPTextModel"]["left"]
     )
     assert not found["CLIPVisionModel"]["n_fresh"]
+    projected = found["CLIPTextModelWithProjection"]  # as diffusion models load it
+    assert not projected["n_fresh"], projected
+    assert "dtype" not in projected
     t5 = transformers.T5Config(
         vocab_size=40, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2
     )

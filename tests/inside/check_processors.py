@@ -9,13 +9,16 @@ import sys
 import tempfile
 import types
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import torch
 import transformers
 from raising import raised
 from samebits_probe.cell import cell
+from samebits_probe.cell.outcomes import Clock
 from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
@@ -397,6 +400,100 @@ def test_options_are_set_on_the_object_and_means_come_as_arrays():
     arrays_of = f"{base}, image_mean=array([0.25, 0.5, 0.75]), image_std=array([0.5, 0.25, 0.5])"
     assert isinstance(made[arrays_of].called(Limited(), None)["image_mean"], np.ndarray)
     assert made[f"{base}, return_rows=true"].called(Limited(), None)["return_rows"] is True
+
+
+class Mixed(Hears):
+    """A processor of images, videos and sounds; the planted one puts sounds before all else."""
+
+    image_processor, image_token, video_token = Limited(), "<image>", "<video>"
+    is_planted = False
+
+    def apply_chat_template(self, messages, **kwargs):
+        kinds = [part["type"] for part in messages[0]["content"] if part["type"] != "text"]
+        kinds = sorted(kinds) if self.is_planted else kinds
+        ids = [["image", "video", "audio"].index(kind) for kind in kinds]
+        return {"input_ids": np.array(ids), "lengths": np.array(len(ids))}
+
+
+def test_several_kinds_of_media_are_in_one_conversation_and_a_planted_order_is_seen():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    planted, twin = type("Planted", (Mixed,), {"is_planted": True})(8_000), Mixed(8_000)
+    made = calls.of("processor", twin, talks=True)
+    forth, back = (
+        made[f"a conversation with {what}, in one call"]
+        for what in (
+            "an image and a video and a sound",
+            "a sound and a video and an image",
+        )
+    )
+    assert forth.called(twin, forth.made())["input_ids"].tolist() == [0, 1, 2]
+    assert back.called(twin, back.made())["input_ids"].tolist() == [2, 1, 0]
+    assert forth.called(planted, forth.made())["input_ids"].tolist() == [2, 0, 1]
+    two = made["a conversation with two sounds, in one call"]
+    assert two.called(twin, two.made())["input_ids"].tolist() == [2, 2]
+    only = calls.of("processor", Hears(8_000), talks=True)
+    assert not any(" and a " in name for name in only if name.startswith("a conversation"))
+
+
+class RowsKwargs(TypedDict, total=False):
+    do_resize: bool | None
+    with_rows: bool | None
+    max_rows: int | None
+    order: bool | str | None
+
+
+class OwnKwargs(TypedDict, total=False):
+    images_kwargs: RowsKwargs
+
+
+class Own:
+    """A processor with a switch of its own, which takes two texts with an image each."""
+
+    image_token, tokenizer, feature_extractor = "<image>", type("Tokenizer", (), {})(), None
+    image_processor = Limited()
+    valid_processor_kwargs = OwnKwargs
+    is_planted = False
+
+    def __call__(self, text=None, images=None, with_rows=False, **options):
+        """Return the number of texts; the planted one looks for a third one where it tells of no rows."""
+        if with_rows and self.is_planted:
+            text[2]
+        return {"n": np.array(len(text)), "rows": np.array(with_rows)}
+
+
+def test_a_switch_that_only_the_typed_arguments_have_is_given_and_a_planted_refusal_is_seen():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    planted = type("Planted", (Own,), {"is_planted": True})()
+    of_planted, of_twin = (
+        processors._cases(
+            each, partial(lambda own: own, each), options.of("processor", each), Clock(60)
+        )
+        for each in (planted, Own())
+    )
+    (case,) = (name for name in of_twin if name.endswith(", with_rows=true"))
+    assert not any("max_rows" in name or "order" in name for name in of_twin)
+    assert of_planted[case]["raised"] == "IndexError"
+    assert of_twin[case]["outputs"] != of_twin[of_twin[case]["without"]]["outputs"]
+
+
+class Open(Limited):
+    """An image processor with switches that nothing sets: only those that need nothing else are given."""
+
+    def preprocess(
+        self,
+        images,
+        do_pad: bool | None = None,
+        do_center_crop: bool | None = None,
+        crop_size: dict | None = None,
+        pad: bool | str | None = None,
+    ):
+        """Take options by name."""
+
+
+def test_a_switch_that_nothing_sets_is_put_on():
+    given = dict(options._options_of_pixels(Open()))
+    assert given.keys() - {"max_pixels"} == {"do_pad"}
+    assert given["do_pad"] == {"do_pad": True}
 
 
 def test_facts_are_the_same_each_time():

@@ -466,6 +466,47 @@ def test_a_frozen_layer_that_cuts_the_graph_is_broken():
     assert answer["missing"] == ["model.layers.1.input_layernorm.weight"]
 
 
+PROJECTIONS = ("only projections learn", "gradient checkpointing, only projections learn")
+
+
+def test_projections_on_a_frozen_base_learn_what_they_learn_in_a_whole_step():
+    made = model()
+    answer, skipped = ways(made, (*PROJECTIONS, "gradient checkpointing = without"))
+    assert not any(r["broken"] for r in answer.values()), (answer, skipped)
+    assert {answer[name]["n"] for name in answer.keys() - {"gradient checkpointing = without"}} == {
+        3
+    }
+    assert not made.get_input_embeddings()._forward_hooks
+
+
+def test_a_frozen_weight_that_passes_no_gradient_is_broken():
+    made = model()
+    made.model.layers[1].self_attn.o_proj.register_forward_hook(
+        lambda module, _args, output: output if module.weight.requires_grad else output.detach()
+    )
+    answer, _ = ways(made, ("frozen layers", *PROJECTIONS))
+    name = "only projections learn = all learn"
+    assert {n: r["broken"] for n, r in answer.items()} == {
+        name: True,
+        "frozen layers leave other gradients": False,
+        "gradient checkpointing, only projections learn = without": False,
+    }
+    assert answer[name]["missing"] == ["model.layers.1.self_attn.q_proj.weight"]
+
+
+def test_a_frozen_layer_that_computes_otherwise_where_its_input_asks_for_a_gradient_is_broken():
+    made = model()
+    made.model.layers[0].input_layernorm.register_forward_hook(
+        lambda module, args, output: (
+            output * 2 if args[0].requires_grad and not module.weight.requires_grad else output
+        )
+    )
+    answer, _ = ways(made, (*PROJECTIONS, "gradient checkpointing"))
+    assert {n for n, r in answer.items() if r["broken"]} == {
+        "gradient checkpointing, only projections learn = without"
+    }
+
+
 def test_a_gradient_of_zeros_is_as_none():
     """An expert that only padding reaches has one: LongCat-Flash 4.57, with other ids in the padding."""
     zeros, ones = torch.zeros(2), torch.ones(2)

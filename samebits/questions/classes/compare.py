@@ -35,6 +35,12 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
             continue
         if kind := _kind(before, after):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
+    for name in reference.from_base.keys() & candidate.from_base.keys():
+        before, after = reference.from_base[name], candidate.from_base[name]
+        # the base model of another release may be another part
+        is_whole = not (before.elements_left and after.elements_left)
+        if is_whole and (kind := _kind(before, after)):
+            yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
 
 
 def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:

@@ -72,6 +72,8 @@ class ClassesSignal(Answer):
 
     loads: dict[str, ClassLoad] = Field(default_factory=dict)
     """What ``from_pretrained`` is called of, such as ``AutoModel`` -> what it reads."""
+    from_base: dict[str, ClassLoad] = Field(default_factory=dict)
+    """What the checkpoint's own class reads of its base model, which the same release saved alone; {} if it has none."""
     made: dict[str, NewModel] = Field(default_factory=dict)
     """Arguments of ``from_config`` -> what it makes."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _load(signal: ClassesSignal, name: str) -> str:
-    load = signal.loads.get(name)
+    load = {**signal.loads, **signal.from_base}.get(name)
     computed = ", ".join(shown(load, output) for output in load.numbers) if load else ""
     return "; ".join(filter(None, (in_words(load), f"computes {computed}" if computed else "")))
 

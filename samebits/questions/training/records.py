@@ -36,12 +36,14 @@ TrainingRelationName = Literal[
     "gradient checkpointing, reentrant = without",
     "gradient checkpointing, reentrant, only layers learn = without",
     "gradient checkpointing, reentrant, only layers learn = without, with images",
+    "gradient checkpointing, only projections learn = without",
     "gradient checkpointing with dropout = without",
     "rows accumulated = one batch",
     "packed = padded",
     "packed = padded, with images",
     "ids of padding have no effect",
     "frozen layers leave other gradients",
+    "only projections learn = all learn",
     "router loss by config = by argument",
     "eager backward = sdpa backward",
     "Trainer: rows accumulated = one batch",
@@ -132,7 +134,7 @@ class TrainingFile(CellFile):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[12] = formats.TRAINING
+    format_version: Literal[13] = formats.TRAINING
     reason: str = ""
     """Why the model was not trained: it has no loss, draws numbers, or is too large."""
     asked_of: MadeModel | None = None

@@ -263,6 +263,7 @@ RULES: tuple[Rule, ...] = (
             "gradient checkpointing, reentrant = without",
             "gradient checkpointing, reentrant, only layers learn = without",
             "gradient checkpointing, reentrant, only layers learn = without, with images",
+            "gradient checkpointing, only projections learn = without",
             "gradient checkpointing with dropout = without",
         ),
     ),
@@ -275,6 +276,7 @@ RULES: tuple[Rule, ...] = (
         _broken(
             "packed = padded",
             "frozen layers leave other gradients",
+            "only projections learn = all learn",
             "router loss by config = by argument",
             "eager backward = sdpa backward",
         ),

@@ -40,6 +40,11 @@ def head(loss=0.7, logits=(1.0, -2.0), base=(0.5, -2.0), **changed):
     )
 
 
+def saved_base(load):
+    name = "base_model, saved alone, by BertForMaskedLM"
+    return ClassesSignal.model_validate({"from_base": {name: load} if load else {}})
+
+
 def signal(load):
     return ClassesSignal.model_validate({"loads": {"AutoModel": load} if load else {}})
 
@@ -73,6 +78,33 @@ def signal(load):
 def test_what_only_one_side_reads_is_accused(before, after, kind):
     found = [each.kind for each in differences(signal(before), signal(after))]
     assert found == ([kind] if kind else [])
+
+
+WHOLE = READ | {"n_left": 0, "elements_left": 0, "left": ()}
+LEFT = WHOLE | {"n_left": 3, "elements_left": 30, "left": ("pooler.weight",)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (WHOLE, LEFT, "SB312"),
+        (WHOLE, WHOLE | {"outputs": "other bits"}, "SB314"),
+        (WHOLE, WHOLE | {"raised": "KeyError: 'planted'"}, "SB931"),
+        (WHOLE, WHOLE, None),
+        # a part that has more tensors in one release, and a release without a base model
+        (WHOLE, WHOLE | {"elements": 500}, None),
+        (LEFT, LEFT | {"elements_left": 60}, None),
+        (WHOLE, None, None),
+    ],
+)
+def test_a_base_model_that_one_side_does_not_read_with_its_head_is_accused(before, after, code):
+    for pair in ((before, after), (after, before)):
+        found = findings_of("classes", *map(saved_base, pair))
+        codes = {code, *({"SB932"} if code == "SB931" else ())} - {None}
+        assert found.keys() <= codes
+        assert bool(found) == bool(codes)
+    report = report_of("classes", saved_base(before), saved_base(after))
+    assert ("base_model, saved alone" in SECTION.of_run(report)) == (code in {"SB312", "SB314"})
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,20 @@ def test_only_one_side_that_raises_is_a_difference():
     assert part.differences == ()
 
 
+def with_option(base, optional):
+    cases = {"c": case(base), "c, padding": case(optional, without="c")}
+    return signal(cases, role="options")
+
+
+def test_an_option_that_gives_the_values_of_another_form_their_form_again_is_not_accused():
+    """Rows of another length are padded to one length."""
+    ids, padded = np.arange(8), np.arange(8) % 5
+    reference = with_option(ids, np.arange(8) % 7)
+    (planted,) = comparisons(reference, with_option(ids, padded))[0].differences
+    assert (planted.case, planted.outcome) == ("c, padding", "other function")
+    assert comparisons(reference, with_option(ids[:6], padded))[0].differences == ()
+
+
 def test_a_case_that_was_left_out_is_not_compared():
     left_out = ProcessorCase(left_out="ModuleNotFoundError: No module named 'PIL'")
     (part,) = comparisons(signal({"c": case(NATIVE)}), signal({"c": left_out}))

@@ -122,6 +122,8 @@ def test_a_tensor_that_is_frozen_in_one_release_is_named_and_no_tie_is_blamed():
         ("SB846", "packed = padded"),
         ("SB846", "router loss by config = by argument"),
         ("SB846", "frozen layers leave other gradients"),
+        ("SB846", "only projections learn = all learn"),
+        ("SB844", "gradient checkpointing, only projections learn = without"),
         ("SB846", "eager backward = sdpa backward"),
         ("SB870", "ids of padding have no effect"),
         ("SB871", "packed = padded, with images"),

@@ -6,8 +6,10 @@ classes. The result has the form of ClassesSignal in samebits/questions/classes/
 
 from __future__ import annotations
 
+import copy
 import importlib
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -55,7 +57,7 @@ _AUTO = (
     "AutoModelForAudioXVector",
     "AutoBackbone",
 )
-_HEAD = re.compile(r"For[A-Z]\w+$")
+_HEAD = re.compile(r"(For|With)[A-Z]\w+$")
 _MAX_NAMES = 8
 _ROUNDING = 64
 """Units of a dtype's epsilon, of the largest value, that a kernel may round otherwise for another place in memory."""
@@ -78,6 +80,19 @@ class Own:
         for name, digest in digests.items():
             if digest and name not in without_value:
                 self.tensors.setdefault(digest, (name, state[name].numel()))
+
+    def of_base(self) -> Own | None:
+        """Return the same with the tensors of the base model alone; None where that is the whole model, or none of its type.
+
+        ColPali's is a PaliGemma, of whose files its own class would make the default config, with billions of parameters.
+        """
+        base = self.model.base_model
+        if base is self.model or type(base.config) is not type(self.model.config):
+            return None
+        of_base = {hash_or_none(tensor) for tensor in base.state_dict().values()}
+        own = copy.copy(self)
+        own.tensors = {digest: t for digest, t in self.tensors.items() if digest in of_base}
+        return own if own.tensors else None
 
     def outputs(self, model: Any) -> Facts:
         """Return whether the base model in another model computes what that of its own does."""
@@ -130,13 +145,22 @@ def asked(source: load.Source) -> dict[str, Any]:
             continue
         with suppress(Exception):  # a class whose packages are missing
             found[name] = _get_model_class(config, mapping)
-    found |= {part.__name__: part for part in _parts(config)}
+    parts = _parts(config)
+    mapping = transformers.AutoModel._model_mapping
+    for part in parts:
+        with suppress(Exception):  # a part that has no class of its own
+            part_class = mapping[type(part)]
+            found[part_class.__name__] = part_class
     known = {*found.values()}
-    return found | {head.__name__: head for head in _heads(config) if head not in known}
+    heads_of = (head for each in (config, *parts) for head in _heads(each))
+    return found | {head.__name__: head for head in heads_of if head not in known}
 
 
 def _heads(config: Any) -> Iterator[Any]:
-    """Yield the public heads of a config's modeling file, of which no Auto class may know some, as of Informer's."""
+    """Yield the public heads of a config's modeling file, of which no Auto class may know some, as of Informer's.
+
+    Of a part, such as CLIP's text model, they are loaded from the whole checkpoint as well.
+    """
     name = type(config).__module__.replace("configuration_", "modeling_")
     try:
         own = vars(importlib.import_module(name))
@@ -149,18 +173,14 @@ def _heads(config: Any) -> Iterator[Any]:
             yield each
 
 
-def _parts(config: Any) -> Iterator[Any]:
-    """Yield the classes of a config's parts, such as a text encoder, that load from the whole checkpoint."""
-    mapping = transformers.AutoModel._model_mapping
-    for part in vars(config).values():
-        kind = type(part)
-        is_part = (
-            bool(getattr(kind, "base_config_key", ""))
-            and kind.__module__ == type(config).__module__
-        )
-        if is_part and kind in mapping:
-            with suppress(Exception):
-                yield mapping[kind]
+def _parts(config: Any) -> list[Any]:
+    """Return the parts of a config, such as a text encoder, whose classes load from the whole checkpoint."""
+    return [
+        part
+        for part in vars(config).values()
+        if getattr(type(part), "base_config_key", "")
+        and type(part).__module__ == type(config).__module__
+    ]
 
 
 def facts(source: load.Source, own: Own, classes: dict[str, Any]) -> dict[str, Facts]:
@@ -180,19 +200,46 @@ def facts(source: load.Source, own: Own, classes: dict[str, Any]) -> dict[str, F
     return found
 
 
+def from_base(own: Own, source: load.Source) -> dict[str, Facts]:
+    """Return what the checkpoint's own class reads of its base model, saved alone; {} where it has none.
+
+    Users train a base model, or get one, and put a head on it.
+    """
+    if (of_base := own.of_base()) is None:
+        return {}
+    own_class = type(own.model)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            own.model.base_model.save_pretrained(folder)
+        except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+            found = {"raised": raised(error)}
+        else:
+            found = _read(own_class, source.at(folder), of_base, own_class.__name__)[1]
+    name = f"base_model, saved alone, by {own_class.__name__}"
+    return {name: {"model_class": own_class.__name__, **found}}
+
+
 def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
+    model, found, fresh = _read(loader, source, own, name)
+    if model is None or type(model.config) is not type(own.model.config):
+        return found  # a part does not take the arguments of the whole model
+    return found | heads.numbers(model, fresh, own.kwargs)  # last, as it changes the model
+
+
+def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, Facts, list[str]]:
+    """Return a model, what it reads, and its tensors whose bytes are not from the files."""
     try:
         model, _ = load.from_pretrained(loader, source, 0, name)
     except _NOT_ASKED as error:
-        return {"left_out": in_one_line(error)}
+        return None, {"left_out": in_one_line(error)}, []
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return {"raised": raised(error)}
+        return None, {"raised": raised(error)}, []
     alignment.align(model)
     digests = {name: hash_or_none(tensor) for name, tensor in model.state_dict().items()}
     here = set(digests.values())
     left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
-    return {
+    found = {
         "n_tensors": len(own.tensors),
         "n_left": len(left),
         "elements": sum(n for _, n in own.tensors.values()),
@@ -201,5 +248,5 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
         "n_fresh": len(fresh),
         "fresh": fresh[:_MAX_NAMES],
         **own.outputs(model),
-        **heads.numbers(model, fresh, own.kwargs),  # last, as it changes the model
     }
+    return model, found, fresh

@@ -24,7 +24,8 @@ def observe(session: Session) -> None:
     if options is None or not type(model).__module__.startswith("transformers."):
         return
     asked = classes.asked(session.source)
-    n_loads = len({*asked.values()} - {type(model), None})  # one load for a class of several names
+    # one load for a class of several names, and one of the base model
+    n_loads = len({*asked.values()} - {type(model), None}) + 1
     if session.leaves_out("classes", _too_dear(session, n_loads, options)):
         return
     session.begin("classes")
@@ -34,7 +35,7 @@ def observe(session: Session) -> None:
 
 
 def _too_dear(session: Session, n_classes: int, options: Any) -> str:
-    oversized = session.oversized(MAX_BYTES, options, f"{n_classes} classes would load {{}} again")
+    oversized = session.oversized(MAX_BYTES, options, f"{n_classes} loads would take {{}} each")
     refused = oversized or fork.refusal(session.source.device)
     return refused or session.no_room(2) or session.no_time(_FORWARDS * (n_classes + 1))
 
@@ -45,7 +46,9 @@ def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> 
     session.untouched.restore()
     own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
     new = made.facts(session.source, type(session.loaded.model))
-    return {"loads": classes.facts(session.source, own, asked), "made": new}
+    from_base = classes.from_base(own, session.source)
+    loads = classes.facts(session.source, own, asked)
+    return {"loads": loads, "from_base": from_base, "made": new}
 
 
 PHASE = Phase("classes", 88, observe)

@@ -294,12 +294,31 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
         f"a conversation with {what}, in one call": Call(media, _converse_at_once)
         for what, media in made.items()
     }
+    for what, media in _of_several_kinds(processor, made).items():
+        at_once[f"a conversation with {what}, in one call"] = Call(media, _converse_at_once)
     kinds = {"a video": "video", "a sound": "audio"}
     for what in (name for name in kinds if name in made):
         at_once[f"a conversation with {what} by its path"] = Call(
             lambda: None, _converse_by_path(kinds[what])
         )
     return calls | at_once
+
+
+def _of_several_kinds(
+    processor: Any, made: dict[str, Callable[[], list[Media]]]
+) -> dict[str, Callable[[], list[Media]]]:
+    """Return two sounds, and one of each kind that a processor takes, in this order and the other way round."""
+    found: dict[str, Callable[[], list[Media]]] = {}
+    if "a sound" in made:
+        found["two sounds"] = lambda: [("audio", s) for s in _of_two_sounds(processor)[1]]
+    names = [name for name in ("an image", "a video", "a sound") if name in made]
+    for order in (names, names[::-1]) if len(names) > 1 else ():
+        found[" and ".join(order)] = partial(_joined, [made[name] for name in order])
+    return found
+
+
+def _joined(made: list[Callable[[], list[Media]]]) -> list[Media]:
+    return [part for each in made for part in each()]
 
 
 def _hears(processor: Any) -> bool:

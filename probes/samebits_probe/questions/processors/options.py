@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import transformers
 
 from samebits_probe.questions.processors import calls, samples, steps
 from samebits_probe.questions.processors.calls import Call
@@ -46,6 +47,8 @@ _VALUES: Options = {
 _MEANS = ("image_mean", "image_std")
 _SET = ("max_pixels", "min_pixels", "size")
 """Options that users set on the object as well, and give to no call."""
+_COMMON = ("TextKwargs", "ImagesKwargs", "AudioKwargs")
+"""Typed arguments that every processor has."""
 _PAIRS = ("do_resize", "do_rescale", "do_normalize")
 _OF_SOUNDS: dict[str, Options] = {
     "max_length": {"padding": "max_length", "max_length": 12_000},
@@ -60,6 +63,10 @@ _OF_TEXTS: dict[str, Options] = {
     "return_offsets_mapping": {"return_offsets_mapping": True},
     "return_special_tokens_mask": {"return_special_tokens_mask": True},
     "return_mm_token_type_ids": {"return_mm_token_type_ids": True},
+    "return_token_type_ids": {"return_token_type_ids": True},
+    "padding": {
+        "text_kwargs": {"padding": "max_length", "max_length": 1024}
+    },  # sounds have another
 }
 """Option that a release has -> what is given."""
 _OTHER_SIDE = {"left": "right", "right": "left"}
@@ -89,20 +96,24 @@ def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> di
 
 def _options_of_pixels(processor: Any) -> Iterator[tuple[str, Options]]:
     """Yield each option that the release names, with another value than the one that is set."""
-    for name in sorted(_names(processor)):
+    for name, kind in sorted(_named(processor).items()):
         value = steps.setting(getattr(processor, name, None))
-        if isinstance(value, bool):
+        is_open = value is None and (name.startswith("return_") or _is_switch(kind))
+        if isinstance(value, bool) or (is_open and name not in _NO_SWITCHES):
             needs = _NEEDS.get(name)
             if value or needs is None or getattr(processor, needs, None) is not None:
                 yield name, {name: not value}
-        elif value is None and name.startswith("return_") and name not in _NO_SWITCHES:
-            yield name, {name: True}
         elif name in _SIZES and (half := _half(value)) is not None:
             yield name, {name: half}
         elif name == "resample" and value in _FILTERS:
             yield name, {name: next(number for number in _FILTERS if number != value)}
         elif name in _VALUES and value is not None and _is_like(value, _VALUES[name]):
             yield name, {name: _VALUES[name]}
+
+
+def _is_switch(kind: Any) -> bool:
+    """Return True for what is annotated as a boolean and nothing else."""
+    return "bool" in str(kind) and "str" not in str(kind)
 
 
 def _is_like(value: Any, other: Any) -> bool:
@@ -164,8 +175,8 @@ def _of_texts(processor: Any) -> dict[str, Call]:
     by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
     given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
     known = {name for options in given for name in options}
-    flipped = {**dict(_switches(processor)), **dict(_flipped_defaults(typed))}
-    given += [{n: v} for n, v in flipped.items() if n not in known]
+    flipped = [*_switches(processor), *_flipped_defaults(typed), *_own_switches(processor, typed)]
+    given += [{n: v} for n, v in dict.fromkeys(flipped) if n not in known]
     return _cases(base, given, getattr(processor, "image_processor", None), loads=("do_rescale",))
 
 
@@ -202,17 +213,38 @@ def _flipped_defaults(typed: Any) -> Iterator[tuple[str, bool]]:
             yield from ((n, not v) for n, v in defaults.items() if isinstance(v, bool))
 
 
+def _own_switches(processor: Any, typed: Any) -> Iterator[tuple[str, bool]]:
+    """Yield both values of the switches that not every processor has: their defaults differ between releases.
+
+    Some releases name them with the processor, others with its image processor.
+    """
+    # not imported with this module, as in files.py
+    home = transformers.processing_utils
+    common = {n for name in _COMMON for n in _annotated(getattr(home, name, None))}
+    of_images = getattr(getattr(processor, "image_processor", None), "valid_kwargs", None)
+    for part in (*_parts(typed).values(), of_images):
+        for name, kind in _annotated(part).items():
+            if name not in common and _is_switch(kind):
+                yield from ((name, True), (name, False))
+
+
 def _annotated(typed: Any) -> Mapping[str, Any]:
     return getattr(typed, "__annotations__", None) or {}
 
 
 def _names(processor: Any) -> set[str]:
-    names = {*_annotated(getattr(processor, "valid_kwargs", None))}
+    return {*_named(processor)}
+
+
+def _named(processor: Any) -> dict[str, Any]:
+    """Return each option that a release names -> its annotation."""
+    named: dict[str, Any] = {}
     for method in ("preprocess", "__call__"):
         # it may have none, or none that can be read
         with suppress(AttributeError, TypeError, ValueError):
-            names |= {*inspect.signature(getattr(processor, method)).parameters}
-    return names
+            parameters = inspect.signature(getattr(processor, method)).parameters
+            named |= {name: parameter.annotation for name, parameter in parameters.items()}
+    return named | {**_annotated(getattr(processor, "valid_kwargs", None))}
 
 
 def _cases(

@@ -206,6 +206,48 @@ def _checkpointing_of_layers(*, images: bool) -> Callable[[Learner, Setting], tu
     return ways
 
 
+def _checkpointing_of_projections(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return steps of adapters: the base is frozen, its inputs require a gradient, and blocks run twice."""
+    _require_checkpointing(learner)
+    _first_projections(learner)
+    again = learned(setting.main.kwargs)
+    checkpointed = partial(_checkpointed, reentrant=False, of_inputs=True)
+    alone = _inside(again, _only_projections_learn)
+    return alone, _inside(again, _only_projections_learn, checkpointed)
+
+
+def _projections(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step in which all learns, and one whose gradients go through frozen weights."""
+    _first_projections(learner)
+    plain = lesson(setting.main)
+
+    def of_projections(other: Learner) -> Results:
+        names = {"loss", *_first_projections(other)}
+        return {name: value for name, value in plain(other).items() if name in names}
+
+    return of_projections, _inside(learned(setting.main.kwargs), _only_projections_learn)
+
+
+def _first_projections(learner: Learner) -> list[str]:
+    """Return the name of the first matrix of each layer, such as the projection of queries."""
+    found = [
+        f"{layer}.{name}"
+        for layer, module in layers.layers(learner.model)
+        if (name := next((n for n, p in module.named_parameters() if p.ndim == 2), ""))
+    ]
+    if not found:
+        raise NoMeaning("it has no layers with a matrix")
+    return found
+
+
+@contextlib.contextmanager
+def _only_projections_learn(learner: Learner) -> Iterator[None]:
+    parameters = dict(learner.model.named_parameters(remove_duplicate=False))
+    kept = {id(parameters[name]) for name in _first_projections(learner)}
+    with _requires_no_grad([p for p in learner.model.parameters() if id(p) not in kept]):
+        yield
+
+
 @contextlib.contextmanager
 def _only_layers_learn(learner: Learner) -> Iterator[None]:
     of_layers = {id(p) for _, layer in layers.layers(learner.model) for p in layer.parameters()}
@@ -256,22 +298,27 @@ def _require_checkpointing(learner: Learner) -> None:
 
 
 @contextlib.contextmanager
-def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
+def _checkpointed(learner: Learner, *, reentrant: bool, of_inputs: bool = False) -> Iterator[None]:
     options: Facts = {"use_reentrant": reentrant}
     if learner.promoted is not None and not reentrant:
         # torch compares dtypes, and the promotion claims the cell's in a part of the code
         options["determinism_check"] = "none"
     learner.model.gradient_checkpointing_enable(options)
-    if reentrant:  # without it the first block has no input that asks for a gradient
-        with contextlib.suppress(AttributeError):  # 5.x hooks already, and a second hook would stay
-            learner.model.disable_input_require_grads()
+    if reentrant or of_inputs:  # reentrant blocks need an input that asks for a gradient
+        _disable_input_require_grads(learner)  # 5.x hooks already, and a second hook would stay
         learner.model.enable_input_require_grads()
     try:
         yield
     finally:
-        if reentrant:
-            learner.model.disable_input_require_grads()
+        _disable_input_require_grads(
+            learner
+        )  # also the hook of 5.x, which stays where nobody asked
         learner.model.gradient_checkpointing_disable()
+
+
+def _disable_input_require_grads(learner: Learner) -> None:
+    with contextlib.suppress(AttributeError):  # what 4.x raises where there is no hook
+        learner.model.disable_input_require_grads()
 
 
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
@@ -479,12 +526,16 @@ RELATIONS = (
         "gradient checkpointing, reentrant, only layers learn = without, with images",
         _checkpointing_of_layers(images=True),
     ),
+    Relation(
+        "gradient checkpointing, only projections learn = without", _checkpointing_of_projections
+    ),
     Relation("gradient checkpointing with dropout = without", _checkpointing_with_chance),
     Relation("rows accumulated = one batch", _accumulated),
     Relation("packed = padded", _packed),
     Relation("packed = padded, with images", _packed_with_images),
     Relation("ids of padding have no effect", _padding),
     Relation("frozen layers leave other gradients", _frozen),
+    Relation("only projections learn = all learn", _projections),
     Relation("router loss by config = by argument", _router),
     Relation("eager backward = sdpa backward", _eager),
 )
