@@ -306,14 +306,15 @@ def _lost_adapter(case: Case) -> Iterator[Sighting]:
 _META_READ = raised(
     "RuntimeError|TypeError|NotImplementedError",
     r"Tensor\.item\(\) cannot be called on meta tensors|can't convert meta device type tensor"
-    r"|with a meta device context manager|Cannot copy out of meta tensor",
+    r"|with a meta device context manager|Cannot copy out of meta tensor"
+    r"|on device meta is not on the expected device|is not on the expected device meta",
 )
 
 
 def _values_in_init(case: Case) -> Iterator[Sighting]:
     """Find a value read from the meta device, but not in the move of a model that is loaded already.
 
-    Such a move reads a tensor that the load left without a value: an embedding of which the file has the tied head alone.
+    A tensor that ``__init__`` keeps as a plain attribute is read in forward. A move of the whole model reads a tensor that the load left without a value: an embedding of which the file has the tied head alone.
     """
     frames = case.failure.frames if case.failure is not None else ()
     if not (frames and frames[0].function == "to" and not any(f.own for f in frames)):

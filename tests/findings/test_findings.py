@@ -173,6 +173,8 @@ CRASHES = [
     ),
     ("SB305", "RuntimeError", "Tensor.item() cannot be called on meta tensors"),
     ("SB305", "TypeError", "can't convert meta device type tensor to numpy."),
+    ("SB305", "RuntimeError", "Tensor on device meta is not on the expected device cpu!"),
+    ("SB305", "RuntimeError", "Tensor on device cpu is not on the expected device meta!"),
     ("SB402", "AttributeError", "'Tiny' object has no attribute 'all_tied_weights_keys'"),
     (
         "SB403",

@@ -344,6 +344,19 @@ CASES = [
             "    self.rates = torch.linspace(0, 1, 4, device='cpu').tolist()\n    self.post_init()"
         ),
     ),
+    (
+        "SB305",
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.slopes = torch.arange(1, 5).float()\n    self.post_init()\n"
+            "def forward(self, x):\n    return x * self.slopes.to(x.device)"
+        ),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.slopes = torch.arange(1, 5, device='cpu').float()\n    self.post_init()\n"
+            "def forward(self, x):\n    return x * self.slopes.to(x.device)"
+        ),
+    ),
     ("SB401", body("_tied_weights_keys = ['head.weight']"), body("_tied_weights_keys = None")),
     (
         "SB402",
@@ -667,7 +680,19 @@ CASES = [
 ]
 
 
+KEPT = "def __init__(self, config):\n    super().__init__(config)\n    self.slopes = torch.arange(1, 5)\n"
 CLEAN = {
+    "a tensor that becomes a buffer": body(
+        KEPT + "    self.register_buffer('slopes', torch.arange(1, 5))\n    self.post_init()\n"
+        "def forward(self, x):\n    return x * self.slopes"
+    ),
+    "a tensor of which the shape is read": body(
+        KEPT + "    self.post_init()\ndef forward(self, x):\n    return x * self.slopes.shape[0]"
+    ),
+    "a tensor that forward makes": body(
+        KEPT + "    self.post_init()\n"
+        "def forward(self, x):\n    self.slopes = x + 1\n    return x * self.slopes"
+    ),
     "a dataclass named config": HEAD
     + "from dataclasses import dataclass\n@dataclass\nclass C:\n    a: int\n"
     "class T:\n    def __init__(self, config: C):\n        self.a = config.pad_token_id\n",

@@ -38,6 +38,7 @@ _FACTORIES = {
     "randn",
     "eye",
 }
+_SHAPES = {"shape", "size", "ndim", "dim", "numel", "dtype"}
 _RELEASES_OF_BUFFERS = since("5.0")
 
 
@@ -415,6 +416,7 @@ def _needs_values(project: Project) -> Iterator[Problem]:
                 continue
             for node in ast.walk(method):
                 yield from _value_problem(entry.source, method, node)
+                yield from _kept_problem(entry, method, node)
                 if method.name == "__init__":
                     yield from _nested_load(project, entry, method, node)
 
@@ -428,8 +430,6 @@ def _value_problem(source: Source, method: Function, node: ast.AST) -> Iterator[
         return
     assert isinstance(node, ast.Call)
     name = source.dotted(made.func).rpartition(".")[2]
-    end = source.span(made)[1] - 1
-    comma = "" if source.text[:end].rstrip().endswith((",", "(")) else ", "
     yield problem(
         "SB305",
         source,
@@ -437,7 +437,67 @@ def _value_problem(source: Source, method: Function, node: ast.AST) -> Iterator[
         f"__init__ needs the values of torch.{name}(), which has none on the meta device",
         between("5.0", "5.5") if name == "linspace" else since("5.0"),
         "compute the numbers in plain Python or numpy, or make the tensor with device='cpu'",
-        [Edit(end, end, f'{comma}device="cpu"')] if made in ast.walk(method) else (),
+        _on_cpu(source, made) if made in ast.walk(method) else (),
+    )
+
+
+def _on_cpu(source: Source, made: ast.Call) -> list[Edit]:
+    """Return the edit that makes a tensor on the CPU."""
+    end = source.span(made)[1] - 1
+    comma = "" if source.text[:end].rstrip().endswith((",", "(")) else ", "
+    return [Edit(end, end, f'{comma}device="cpu"')]
+
+
+def _kept_problem(entry: Class, method: Function, node: ast.AST) -> Iterator[Problem]:
+    """Find a tensor in a plain attribute, as the load gives values to parameters and buffers alone."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return
+    source, name = entry.source, _own_attribute(node.targets[0])
+    made = _factory(source, method, node.value, node) if name else None
+    if made is None or guarded(source, node) or keyword(made, "device") is not None:
+        return
+    if name in _written_otherwise(entry, node) or not _reads_values(entry, method, name):
+        return
+    yield problem(
+        "SB305",
+        source,
+        node,
+        f"self.{name} is neither a parameter nor a buffer, so it stays on the meta device, without values",
+        since("5.0"),
+        "make it with device='cpu', or keep plain numbers and make the tensor in forward",
+        _on_cpu(source, made) if made in ast.walk(method) else (),
+    )
+
+
+def _own_attribute(node: ast.AST) -> str:
+    """Return the name of an attribute of self; '' for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) and is_self(node.value) else ""
+
+
+def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
+    """Return the attributes that are buffers or parameters, or that another statement writes."""
+    names = set()
+    for node in ast.walk(entry.node):
+        if isinstance(node, ast.Call) and _own_attribute(node.func) and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                names.add(first.value)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            names |= {_own_attribute(node)} if node is not once.targets[0] else set()
+    return names
+
+
+def _reads_values(entry: Class, made_in: Function, name: str) -> bool:
+    """Return True if another method uses an attribute, and not its shape alone."""
+    return any(
+        _own_attribute(node) == name
+        and not (
+            isinstance(around := entry.source.parents.get(node), ast.Attribute)
+            and around.attr in _SHAPES
+        )
+        for method in entry.methods()
+        if method is not made_in
+        for node in ast.walk(method)
     )
 
 
