@@ -381,6 +381,17 @@ def test_methods_that_libraries_call_do_what_they_are_for():
     assert not any("refused" in fact for fact in facts.values())
 
 
+def test_a_model_is_made_without_memory_unless_it_reads_a_number_of_a_tensor():
+    class Reads(type(tiny.model())):
+        def __init__(self, config):
+            super().__init__(config)
+            self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 2)]
+
+    on_meta = methods._ON_META
+    assert called(tiny.model())[on_meta] == {"gave": "parameters on meta"}
+    assert "Tensor.item()" in called(Reads(tiny.model().config))[on_meta]["refused"]
+
+
 def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
     made = tiny.model()
     facts = called(made)

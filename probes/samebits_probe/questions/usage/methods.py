@@ -1,7 +1,8 @@
-"""Methods that libraries call by their names: collators, adapters, tools that replace a part of a model."""
+"""What libraries call: methods of collators, adapters and tools that replace a part, and the class on no device."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_tex
 
 Facts = dict[str, Any]
 _FROM_LABELS, _FROZEN = "prepare_decoder_input_ids_from_labels", "enable_input_require_grads"
+_ON_META = 'made of its config under torch.device("meta")'
 _PARTS = ("decoder", "input_embeddings", "output_embeddings")
 _TOKEN_TIMES, _TIMES = "return_token_timestamps", "return_timestamps"
 _SOUND = "input_features"
@@ -53,6 +55,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         for modality in _MODALITIES:
             name = f"set_encoder(…, modality={modality!r})"
             yield name, partial(_set, model, "encoder", modality=modality)
+    yield _ON_META, partial(_made_on_meta, model)
     if hasattr(model, _FROZEN):
         name = f"forward of a frozen model after {_FROZEN}()"
         first = next(iter(subject.prompts), None)
@@ -124,6 +127,14 @@ def _set(model: Any, part: str, **named: Any) -> str:
         raise NoMeaning("the model has no such part")
     getattr(model, f"set_{part}")(module, **named)
     return str(getattr(model, f"get_{part}")(**named) is module)
+
+
+def _made_on_meta(model: Any) -> str:
+    """Return where the parameters of a new model are, made as tools do that plan on which devices it will lie."""
+    config = copy.deepcopy(model.config)
+    with torch.device("meta"):
+        made = type(model)(config)
+    return f"parameters on {', '.join(sorted({value.device.type for value in made.parameters()}))}"
 
 
 def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:
