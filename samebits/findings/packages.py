@@ -29,6 +29,7 @@ _PACKAGE_OF = {
     "cv2": "opencv-python-headless",
     "google": "protobuf",
     "levenshtein": "python-levenshtein",
+    "opencv": "opencv-python-headless",
     "opencv-python": "opencv-python-headless",
     "pil": "pillow",
     "sklearn": "scikit-learn",

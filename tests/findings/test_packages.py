@@ -31,6 +31,11 @@ NAMED = [
     (IMPORT, "You need to install sacremoses to use XLMTokenizer.", ("sacremoses",)),
     (MODULE, "No module named 'timm.data'", ("timm",)),
     (MODULE, "No module named 'cv2'", ("opencv-python-headless",)),
+    (
+        IMPORT,
+        "X requires the OpenCV library but it was not found in your environment.",
+        ("opencv-python-headless",),
+    ),
 ]
 NOT_NAMED = [
     (IMPORT, "cannot import name 'LossKwargs' from 'transformers.utils'"),

@@ -221,6 +221,19 @@ def test_pickles_of_weights_of_tokenizers_and_of_the_user_are_read():
         assert outcome(folder, users, f"{folder}/vocab.pkl") == "ran"
 
 
+def test_what_the_compiler_of_torch_kept_is_read_back_by_itself_alone():
+    def read_in(module):
+        names = {"__name__": module, "pickle": pickle}
+        exec("def read(content):\n    return pickle.loads(content)", names)  # noqa: S102
+        return names["read"]
+
+    content = pickle.dumps(Evil())
+    with tempfile.TemporaryDirectory() as folder:
+        assert outcome(folder, read_in("torch._inductor.codecache"), content) == "ran"
+        for other in ("torch.serialization", "transformers_modules.own"):
+            assert "names posix.putenv" in outcome(folder, read_in(other), content)
+
+
 def test_a_refusal_that_somebody_swallows_fails_the_phase():
     def swallow(path):
         with failure.phase("load"):

@@ -381,6 +381,36 @@ def test_methods_that_libraries_call_do_what_they_are_for():
     assert not any("refused" in fact for fact in facts.values())
 
 
+def test_a_model_is_made_without_memory_unless_it_reads_a_number_of_a_tensor():
+    class Reads(type(tiny.model())):
+        def __init__(self, config):
+            super().__init__(config)
+            self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 2)]
+
+    on_meta = methods._ON_META
+    assert called(tiny.model())[on_meta] == {"gave": "parameters on meta"}
+    assert "Tensor.item()" in called(Reads(tiny.model().config))[on_meta]["refused"]
+
+
+LARGER = "forward(…, interpolate_pos_encoding=True) of images of twice the size"
+
+
+def test_larger_images_are_taken_unless_their_positions_are_not_stretched():
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = transformers.ViTConfig(**small, num_attention_heads=2, image_size=16, patch_size=8)
+
+    def asked(made):
+        fed = {"pixel_values": torch.zeros(1, 3, 16, 16)}
+        return methods.methods(Subject(made, "base", Path(), {"image": fed}))
+
+    made = transformers.ViTModel(config).eval()
+    assert asked(made)[LARGER] == {"gave": "last_hidden_state [1, 17, 16]"}
+    positions = made.embeddings.position_embeddings
+    made.embeddings.interpolate_pos_encoding = lambda *_: positions
+    assert asked(made)[LARGER]["refused"].startswith("RuntimeError: The size of tensor a (17)")
+    assert LARGER not in called(tiny.model())
+
+
 def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
     made = tiny.model()
     facts = called(made)

@@ -31,6 +31,8 @@ _KERNELS = ("models--kernels-community--", "kernels--kernels-community--")
 """Folders of the hub's cache that transformers itself chooses: they are no model's."""
 _DATA = frozenset({"tokenizers"})
 """Packages whose classes hold data: 4.x copies the parts of some tokenizers by pickle."""
+_COMPILER = ("torch._inductor.", "torch._functorch.")
+"""Modules that read back what torch compiled: torchvision compiles its ``roi_align`` where bits must not vary."""
 
 
 class CodeRefused(Exception):  # noqa: N818  nothing is wrong; the user has not said yes
@@ -107,7 +109,7 @@ class Guard:
 
     def check_pickle(self, module: str, name: str) -> None:
         """Refuse what a pickle is about to look up, and would then call."""
-        if self.in_users_code or module.partition(".")[0] in _DATA:
+        if self.in_users_code or module.partition(".")[0] in _DATA or _is_read_by_compiler():
             return
         pickle = f"{self._last_opened}: this pickle" if self._last_opened else "A pickle"
         self._refuse(f"{pickle} names {module}.{name}, which could run code, and it was not read")
@@ -155,6 +157,14 @@ _CHECKS: dict[str, Callable[[tuple[Any, ...]], None]] = {
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if (check := _CHECKS.get(event)) is not None:
         check(arguments)
+
+
+def _is_read_by_compiler() -> bool:
+    """Return True if torch's compiler itself reads the pickle: it has written it, in a folder of its own."""
+    frame = sys._getframe()  # what reads a pickle is written in C, and has no frame
+    while frame.f_back and frame.f_globals is globals():
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).startswith(_COMPILER)
 
 
 def _source_of(path: str) -> str:

@@ -1,7 +1,8 @@
-"""Methods that libraries call by their names: collators, adapters, tools that replace a part of a model."""
+"""What libraries call: methods of collators, adapters and tools that replace a part, and the class on no device."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,11 +11,14 @@ from typing import Any
 
 import torch
 
+from samebits_probe.model import forks
 from samebits_probe.model.inputs import has_media
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _FROM_LABELS, _FROZEN = "prepare_decoder_input_ids_from_labels", "enable_input_require_grads"
+_ON_META = 'made of its config under torch.device("meta")'
+_STRETCHES = "interpolate_pos_encoding"
 _PARTS = ("decoder", "input_embeddings", "output_embeddings")
 _TOKEN_TIMES, _TIMES = "return_token_timestamps", "return_timestamps"
 _SOUND = "input_features"
@@ -23,6 +27,8 @@ _SIX = {"max_new_tokens": 6, "min_new_tokens": 6}
 """How many tokens have times."""
 _MODALITIES = (None, "image", "video", "audio")
 _IGNORED = -100
+_IMAGE = 4
+"""Dimensions of a batch of images."""
 
 
 def methods(subject: Subject) -> Facts:
@@ -53,6 +59,8 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         for modality in _MODALITIES:
             name = f"set_encoder(…, modality={modality!r})"
             yield name, partial(_set, model, "encoder", modality=modality)
+    yield from _stretched(subject)
+    yield _ON_META, partial(_made_on_meta, model)
     if hasattr(model, _FROZEN):
         name = f"forward of a frozen model after {_FROZEN}()"
         first = next(iter(subject.prompts), None)
@@ -124,6 +132,47 @@ def _set(model: Any, part: str, **named: Any) -> str:
         raise NoMeaning("the model has no such part")
     getattr(model, f"set_{part}")(module, **named)
     return str(getattr(model, f"get_{part}")(**named) is module)
+
+
+def _stretched(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield a forward of larger images than those of the config, of a model that says that it takes them."""
+    if not forks.accepts(subject.model, _STRETCHES):
+        return
+    seeing = (
+        fed for fed in subject.prompts.values() if any(_is_image(*item) for item in fed.items())
+    )
+    if (fed := next(seeing, None)) is not None:
+        yield (
+            f"forward(…, {_STRETCHES}=True) of images of twice the size",
+            partial(_larger, subject.model, fed),
+        )
+
+
+def _larger(model: Any, fed: Facts) -> str:
+    """Return the shape of what comes first; its numbers are those of images that no check else knows."""
+    larger = {
+        name: torch.nn.functional.interpolate(value, scale_factor=2.0)
+        if _is_image(name, value)
+        else value
+        for name, value in fed.items()
+    }
+    with torch.no_grad():
+        output = model(**larger, **{_STRETCHES: True})
+    name, value = next((n, v) for n, v in output.items() if torch.is_tensor(v))
+    return f"{name} {[*value.shape]}"
+
+
+def _is_image(name: str, value: Any) -> bool:
+    is_tensor = torch.is_tensor(value) and value.is_floating_point()
+    return is_tensor and value.dim() == _IMAGE and "mask" not in name
+
+
+def _made_on_meta(model: Any) -> str:
+    """Return where the parameters of a new model are, made as tools do that plan on which devices it will lie."""
+    config = copy.deepcopy(model.config)
+    with torch.device("meta"):
+        made = type(model)(config)
+    return f"parameters on {', '.join(sorted({value.device.type for value in made.parameters()}))}"
 
 
 def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:

@@ -1,0 +1,54 @@
+"""A config of TVP needs no number of token types.
+
+https://github.com/huggingface/transformers/issues/42925
+"""
+
+import json
+from pathlib import Path
+
+import transformers
+from sizes import SMALL
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "5.0.0",
+    "symptom": "a TVP whose config has no type_vocab_size cannot be built: AttributeError",
+    "area": "loading and saving",
+    "failure": "type_vocab_size",
+    "says": (r"type_vocab_size",),
+    "source": ("TvpConfig", "configuration_tvp.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny TVP, whose config does not say how many token types it has."""
+    backbone = transformers.ResNetConfig(
+        embeddings_size=16, hidden_sizes=[16, 32], depths=[1, 1], out_features=["stage2"]
+    )
+    config = transformers.TvpConfig(
+        backbone_config=backbone,
+        vocab_size=64,
+        **SMALL,
+        max_position_embeddings=32,
+        max_grid_col_position_embeddings=16,
+        max_grid_row_position_embeddings=16,
+        max_img_size=64,
+        visual_prompt_size=8,
+        num_frames=2,
+        pad_token_id=0,
+    )
+    transformers.TvpForVideoGrounding(config).save_pretrained(folder)
+    path = Path(folder, "config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    del settings["type_vocab_size"]
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the number of token types, or the exception."""
+    try:
+        model = transformers.TvpForVideoGrounding.from_pretrained(folder)
+    except AttributeError as error:
+        return f"AttributeError: {error}"
+    return model.model.embeddings.token_type_embeddings.num_embeddings

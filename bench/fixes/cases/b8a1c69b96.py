@@ -1,0 +1,50 @@
+"""T5 1.1 does not scale what its decoder gives.
+
+https://github.com/huggingface/transformers/pull/43681
+"""
+
+import json
+from pathlib import Path
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.0.0",
+    "after": "5.1.0",
+    "made": "5.1.0",
+    "symptom": "the logits of T5 1.1 are scaled as those of the first T5",
+    "area": "loading and saving",
+    "signals": ("logits", "outputs", "decode", "loss"),
+    "says": (r"scale_decoder_outputs",),
+    "source": ("T5Config", "configuration_t5.py", "scale_decoder_outputs"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny T5 1.1 with the config of a published one: gated, with a head of its own."""
+    config = transformers.T5Config(
+        vocab_size=64,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=2,
+        num_heads=4,
+        feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False,
+        decoder_start_token_id=0,
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
+    path = Path(folder, "config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    del settings["scale_decoder_outputs"]
+    path.write_text(json.dumps(settings | {"tie_word_embeddings": False}), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return whether the logits are scaled, and how large they are."""
+    model = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.arange(4, 12)[None]
+    with torch.no_grad():
+        logits = model(input_ids=ids, decoder_input_ids=ids).logits
+    return {"scaled": model.config.scale_decoder_outputs, "size": round(logits.std().item(), 4)}
