@@ -90,22 +90,44 @@ def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFil
 def with_returns(atlas: CompatFile) -> CompatFile:
     """Return the atlas in which a step of no known side says if one of its sides comes back later, or is back.
 
-    That proves nothing: a repair and a regression that came back look alike.
+    That proves nothing: a repair and a regression that came back look alike. Bits that a release left which is known
+    to be wrong are right when they return.
     """
     models = []
     for model in atlas.models:
         ranges = [
-            each.model_copy(update={"side": why}) if (why := _return(model.ranges, place)) else each
+            each.model_copy(update=_repair(model.ranges, place) or _told(model.ranges, place))
             for place, each in enumerate(model.ranges)
         ]
         models.append(model.model_copy(update={"ranges": tuple(ranges)}))
     return atlas.model_copy(update={"models": tuple(models)})
 
 
+def _repair(ranges: Sequence[CompatRange], place: int) -> dict[str, str]:
+    """Return side and remedy of a step back to the bits that a wrong release left; empty for any other step."""
+    after = ranges[place]
+    if place < 2 or not _is_of_no_known_side(after):
+        return {}
+    left, before = ranges[place - 1], ranges[place - 2]
+    is_wrong = left.side.startswith(f"{left.first} is wrong")
+    if not is_wrong or not after.bits or after.bits != before.bits:
+        return {}
+    return {"side": left.side, "do": f"Use transformers {after.first}"}
+
+
+def _told(ranges: Sequence[CompatRange], place: int) -> dict[str, str]:
+    why = _return(ranges, place)
+    return {"side": why} if why else {}
+
+
+def _is_of_no_known_side(after: CompatRange) -> bool:
+    return after.step in MORE_THAN_ROUNDING and after.side.startswith(NOT_KNOWN)
+
+
 def _return(ranges: Sequence[CompatRange], place: int) -> str:
     """Return which release has bits again that a step leaves or comes to; '' if none has, or its side is known."""
     after = ranges[place]
-    if after.step not in MORE_THAN_ROUNDING or not after.side.startswith(NOT_KNOWN):
+    if not _is_of_no_known_side(after):
         return ""
     left = ranges[place - 1]
     back = next((each for each in ranges[place + 1 :] if each.bits == left.bits), None)

@@ -60,8 +60,10 @@ def _turn(model_type: str, field: str, before: str, after: str) -> tuple[str, st
 
 
 _WITHOUT_EFFECT = re.compile(
-    rf"(.*\.)?({WITHOUT_EFFECT}|return_dict\w*|tokenizer_class|finetuning_task)"
+    rf"(.*\.)?({WITHOUT_EFFECT}|return_dict\w*|tokenizer_class|finetuning_task"
+    r"|use_(timm|pretrained)_backbone)"
 )
+"""Settings that no forward reads. Of a backbone 5.3 makes a config of its own (backbone_utils.py)."""
 _OF_ROPE_OR_TRAINING = re.compile(r"(.*\.)?\w*(rope|rotary|theta|initializer|coef)\w*")
 """Numbers that 5.x reads under other names, or that no forward reads."""
 _OF_CONFIG_CLASS = re.compile(r"configuration_\w+\.py:")

@@ -92,6 +92,17 @@ def test_bits_that_return_are_told_where_no_side_is_known():
         assert book.with_returns(atlas(of("x", *ranges))).models[0].ranges == ranges
 
 
+def test_bits_that_come_back_after_a_wrong_release_are_right():
+    left = span("4.48.3", "4.48.3", bits="A")
+    why = "4.57.6 is wrong: a check"
+    moved = span("4.57.6", "4.57.6", bits="B", step="diverged", side=why)
+    back = span("5.0.0", "5.0.0", bits="A", step="diverged", side=NOT_KNOWN)
+    third = book.with_returns(atlas(of("x", left, moved, back))).models[0].ranges[2]
+    assert (third.side, third.do) == (why, "Use transformers 5.0.0")
+    other = back.model_copy(update={"bits": "C"})
+    assert book.with_returns(atlas(of("x", left, moved, other))).models[0].ranges[2] == other
+
+
 def test_each_release_has_a_page_with_what_it_changes():
     written = pages.render(atlas(SAME, MOVED, RAISES))
     assert [*written] == [

@@ -1971,6 +1971,16 @@ def test_a_number_that_a_rewritten_class_leaves_out_is_named():
         assert of_config({name: number}, {name: number.model_copy(update=NOWHERE)}) == []
 
 
+def test_a_setting_that_becomes_the_config_of_a_backbone_is_not_named():
+    """5.3 makes a backbone_config of ``use_timm_backbone``: deformable_detr."""
+    read = "models/deformable_detr/modeling_deformable_detr.py:323"
+    of_backbone = ConfigField(written=False, loaded=False, is_default=False, read=read)
+    named = {"use_timm_backbone": of_backbone}
+    assert of_config(named, changed(named, **NOWHERE)) == []
+    other = {"use_other_backbone": of_backbone}
+    assert [each.code for each in of_config(other, changed(other, **NOWHERE))] == ["SB212"]
+
+
 def test_a_setting_that_the_reference_does_not_know_is_a_defect_of_the_reference():
     """5.24 writes ``scale_decoder_outputs`` into the config of an untied T5, and 4.57 reads it nowhere."""
     (found,) = of_config(changed(FIELD, **NOWHERE), FIELD)
