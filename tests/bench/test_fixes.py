@@ -281,7 +281,8 @@ def test_the_page_has_the_figures_the_cases_the_misses_and_the_skipped_commits(m
     assert "Level all" not in text
 
 
-def test_the_sentence_has_the_figures_of_the_last_draw_at_the_default_level():
+def test_the_sentence_has_the_figures_of_first_runs_at_the_default_level(monkeypatch):
+    monkeypatch.setattr(page, "_RAN_AGAIN", {1: 1})
     hit = result(found=True, named=True)
     only_all = result("bbbbbbbbbb") | {"levels": {"all": hit["levels"]["default"]}}
     opened = result("dddddddddd", found=True) | {"draw": hit["draw"] - 1}
@@ -299,6 +300,7 @@ def test_cases_of_a_draw_that_were_built_on_are_not_counted_with_its_rest(monkey
     order = [{"status": "proven", "sha": sha} for sha in shas]
     monkeypatch.setattr(page, "decided", lambda _: order)
     monkeypatch.setattr(page, "_OPENED", {2: (1,)})
+    monkeypatch.setattr(page, "_RAN_AGAIN", {2: 1})
     opened = [result(shas[0], found=True), result(shas[1], silent=True)]
     text = page.sentence(results(*opened))
     assert text.startswith("Of 1 fixes drawn")
@@ -307,7 +309,8 @@ def test_cases_of_a_draw_that_were_built_on_are_not_counted_with_its_rest(monkey
         ["default", "2, the first 1", 1, 1, "1 (21% to 100%)"],
         ["default", "2, the rest", 2, 1, "0 (0% to 79%)"],
     ]
-    assert "found 1 " in page.sentence(results(opened[0]))
+    # only what was opened ran: it is the one part, and it ran again
+    assert page.sentence(results(opened[0])) == ""
 
 
 def test_each_opening_of_a_draw_is_a_part_of_its_own(monkeypatch):
@@ -321,7 +324,8 @@ def test_each_opening_of_a_draw_is_a_part_of_its_own(monkeypatch):
         ["2, the next 1", 1, 1, "1 (21% to 100%)"],
         ["2, the rest", 1, 1, "0 (0% to 79%)"],
     ]
-    assert page.sentence(results(*cases)).startswith("Of 1 fixes drawn")
+    monkeypatch.setattr(page, "_RAN_AGAIN", {2: 1})
+    assert page.sentence(results(*cases)).startswith("Of 2 fixes drawn")
 
 
 def test_a_run_of_one_level_keeps_what_other_levels_and_cases_gave(monkeypatch):
