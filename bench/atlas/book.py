@@ -95,41 +95,33 @@ def with_returns(atlas: CompatFile) -> CompatFile:
     """
     models = []
     for model in atlas.models:
-        ranges = [
-            each.model_copy(update=_repair(model.ranges, place) or _told(model.ranges, place))
-            for place, each in enumerate(model.ranges)
-        ]
-        models.append(model.model_copy(update={"ranges": tuple(ranges)}))
+        ranges = tuple(_with_return(model.ranges, place) for place in range(len(model.ranges)))
+        models.append(model.model_copy(update={"ranges": ranges}))
     return atlas.model_copy(update={"models": tuple(models)})
+
+
+def _with_return(ranges: Sequence[CompatRange], place: int) -> CompatRange:
+    after = ranges[place]
+    if after.step not in MORE_THAN_ROUNDING or not after.side.startswith(NOT_KNOWN):
+        return after
+    update = _repair(ranges, place) or {"side": _return(ranges, place) or after.side}
+    return after.model_copy(update=update)
 
 
 def _repair(ranges: Sequence[CompatRange], place: int) -> dict[str, str]:
     """Return side and remedy of a step back to the bits that a wrong release left; empty for any other step."""
-    after = ranges[place]
-    if place < 2 or not _is_of_no_known_side(after):
+    if place < 2:
         return {}
-    left, before = ranges[place - 1], ranges[place - 2]
+    earlier, left, after = ranges[place - 2 : place + 1]
     is_wrong = left.side.startswith(f"{left.first} is wrong")
-    if not is_wrong or not after.bits or after.bits != before.bits:
+    if not is_wrong or not after.bits or after.bits != earlier.bits:
         return {}
     return {"side": left.side, "do": f"Use transformers {after.first}"}
 
 
-def _told(ranges: Sequence[CompatRange], place: int) -> dict[str, str]:
-    why = _return(ranges, place)
-    return {"side": why} if why else {}
-
-
-def _is_of_no_known_side(after: CompatRange) -> bool:
-    return after.step in MORE_THAN_ROUNDING and after.side.startswith(NOT_KNOWN)
-
-
 def _return(ranges: Sequence[CompatRange], place: int) -> str:
-    """Return which release has bits again that a step leaves or comes to; '' if none has, or its side is known."""
-    after = ranges[place]
-    if not _is_of_no_known_side(after):
-        return ""
-    left = ranges[place - 1]
+    """Return which release has bits again that a step leaves or comes to; '' if none has."""
+    left, after = ranges[place - 1], ranges[place]
     back = next((each for each in ranges[place + 1 :] if each.bits == left.bits), None)
     if back is not None:
         return f"not proven, but {back.first} has the bits of {left.last} again"

@@ -314,7 +314,8 @@ _META_READ = raised(
 def _values_in_init(case: Case) -> Iterator[Sighting]:
     """Find a value read from the meta device, but not in the move of a model that is loaded already.
 
-    A tensor that ``__init__`` keeps as a plain attribute is read in forward. A move of the whole model reads a tensor that the load left without a value: an embedding of which the file has the tied head alone.
+    Forward reads a tensor that ``__init__`` keeps as a plain attribute. A move of the model reads one that the load left
+    without a value: an embedding of which the file has the tied head alone.
     """
     frames = case.failure.frames if case.failure is not None else ()
     if not (frames and frames[0].function == "to" and not any(f.own for f in frames)):

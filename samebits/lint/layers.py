@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from samebits.lint.project import Class, is_self, is_super
+from samebits.lint.project import Class, is_super, own_attribute
 from samebits.lint.source import Function
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def _attribute(source: Source, node: ast.expr) -> str:
     """Return ``layers`` for ``self.layers``, ``self.layers[i]`` and the variable of a loop over it."""
     if isinstance(node, ast.Subscript):
         node = node.value
-    if isinstance(node, ast.Attribute) and is_self(node.value):
-        return node.attr
+    if name := own_attribute(node):
+        return name
     if not isinstance(node, ast.Name):
         return ""
     function = source.function(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from samebits.lint.releases import Releases, runs
 
@@ -32,25 +32,18 @@ def releases_without(mask: str) -> Releases:
     return runs(zip(table()["releases"], (mark == "0" for mark in mask), strict=True))
 
 
-class LayerFact(NamedTuple):
-    """What is so of a layer's forward in some releases: that it takes an argument, or returns a ``tensor``."""
+def layer_releases(layer: str, fact: str, *, holds: bool = True) -> Releases | None:
+    """Return the releases with a layer of whose forward a fact holds, or does not hold.
 
-    name: str
-    holds: bool = True
-    """False for the opposite."""
-
-
-def layer_releases(layer: str, fact: LayerFact) -> Releases | None:
-    """Return the releases with a layer of which a fact is so.
-
-    None if it is so in no release, or in all that have the layer.
+    ``fact``: the argument that forward takes, or ``tensor``, which it returns. None if this is so in no release, or in
+    all that have the layer.
     """
     masks: dict[str, str] | None = table()["layers"].get(layer)
     if masks is None:
         return None
-    wanted = str(int(fact.holds))
+    wanted = str(int(holds))
     has_layer = [mark == "1" for mark in masks["layer"]]
-    so = [has and mark == wanted for has, mark in zip(has_layer, masks[fact.name], strict=True)]
-    return (
-        None if not any(so) or so == has_layer else runs(zip(table()["releases"], so, strict=True))
-    )
+    so = [has and mark == wanted for has, mark in zip(has_layer, masks[fact], strict=True)]
+    if not any(so) or so == has_layer:
+        return None
+    return runs(zip(table()["releases"], so, strict=True))

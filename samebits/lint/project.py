@@ -346,6 +346,11 @@ def is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
+def own_attribute(node: ast.AST) -> str:
+    """Return ``x`` of ``self.x``; '' for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) and is_self(node.value) else ""
+
+
 def assigned(scope: ast.AST, target: str) -> list[ast.expr]:
     """Return the values that assignments in a function or a file give to an expression, as it is written."""
     return [

@@ -89,11 +89,11 @@ def _with_switches(schema: dict[str, Any]) -> None:
     fields = schema["properties"]
     if fields.pop("questions", None) is None:
         return
-    names = {"enum": [ALL, *switches()], "type": "string"}
+    word = {"enum": [ALL, *switches()], "type": "string"}
     listed = {
         "description": "Which questions are asked: all, some, or [] for none. Without it each one is asked "
         "whose key below has not false; a key below counts more.",
-        "anyOf": [names, {"items": names, "type": "array"}],
+        "anyOf": [word, {"items": word, "type": "array"}],
         "title": "Questions",
     }
     added = {"questions": listed} | {
@@ -105,8 +105,8 @@ def _with_switches(schema: dict[str, Any]) -> None:
         }
         for name, key in switches().items()
     }
-    place = [*fields].index("samples")
-    ordered = (*[*fields][:place], *added, *[*fields][place:])
+    names, place = [*fields], [*fields].index("samples")
+    ordered = (*names[:place], *added, *names[place:])
     schema["properties"] = {name: (added | fields)[name] for name in ordered}
 
 
@@ -451,11 +451,9 @@ class Settings(Form):
             return data
         data = cls._with_names_of_now(data)
         keys = switches()
-        values = _listed(data["questions"]) if info.context and "questions" in data else {}
-        values |= {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
         rest = {name: value for name, value in data.items() if name not in keys}
-        if info.context:
-            rest.pop("questions", None)
+        values = _listed(rest.pop("questions")) if info.context and "questions" in rest else {}
+        values |= {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
         return rest | {"questions": rest.get("questions", {}) | values} if values else rest
 
     @staticmethod

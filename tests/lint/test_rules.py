@@ -6,6 +6,7 @@ import pytest
 
 from samebits.lint.engine import lint, python_files
 from samebits.lint.fix import fix_files
+from samebits.lint.names import layer_releases
 from samebits.lint.registry import rules
 
 HEAD = """\
@@ -810,6 +811,13 @@ def test_the_releases_of_a_mask_follow_from_its_arguments(tmp_path, call, releas
     )
     problems = [p for p in problems_of(tmp_path, text) if p.code == "SB603"]
     assert [str(p.releases) for p in problems] == [releases]
+
+
+def test_a_layer_that_renames_a_keyword_takes_the_former_name_and_no_older_one():
+    """5.24 renames ``past_key_values`` to ``cache``, and takes no ``past_key_value``."""
+    layer = "transformers.models.llama.modeling_llama.LlamaDecoderLayer"
+    assert str(layer_releases(layer, "past_key_value", holds=False)) == "5.0 and later"
+    assert str(layer_releases(layer, "past_key_values", holds=False)) == "4.48 to 4.55"
 
 
 def test_every_rule_has_a_planted_line():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
-from samebits.lint.names import LayerFact, layer_releases
+from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import (
     argument_names,
@@ -297,7 +297,7 @@ def _keyword(project: Project) -> Iterator[Problem]:
             continue
         name = names.pop() or ""
         layer = library_class(project, source, node.func)
-        releases = layer_releases(layer, LayerFact(name, holds=False))
+        releases = layer_releases(layer, name, holds=False)
         if releases is None:
             continue
         yield problem(

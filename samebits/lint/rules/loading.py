@@ -16,6 +16,7 @@ from samebits.lint.project import (
     is_super,
     keyword,
     mentions,
+    own_attribute,
     problem,
 )
 from samebits.lint.releases import between, since, union
@@ -70,8 +71,7 @@ def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]
             if method is None or (owner, method) in methods:
                 continue
             methods.append((owner, method))
-            nodes = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
-            todo += [n.attr for n in nodes if is_self(n.value)]
+            todo += filter(None, map(own_attribute, ast.walk(method)))
             break
     return methods
 
@@ -166,7 +166,7 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
 
 def _writes(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr == name and is_self(node.value) and isinstance(node.ctx, ast.Store)
+        return own_attribute(node) == name and isinstance(node.ctx, ast.Store)
     buffer = _registered(node)
     if buffer is not None:
         return buffer[0] == name
@@ -452,7 +452,7 @@ def _kept_problem(entry: Class, method: Function, node: ast.AST) -> Iterator[Pro
     """Find a tensor in a plain attribute, as the load gives values to parameters and buffers alone."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
-    source, name = entry.source, _own_attribute(node.targets[0])
+    source, name = entry.source, own_attribute(node.targets[0])
     made = _factory(source, method, node.value, node) if name else None
     if made is None or guarded(source, node) or keyword(made, "device") is not None:
         return
@@ -469,28 +469,23 @@ def _kept_problem(entry: Class, method: Function, node: ast.AST) -> Iterator[Pro
     )
 
 
-def _own_attribute(node: ast.AST) -> str:
-    """Return the name of an attribute of self; '' for anything else."""
-    return node.attr if isinstance(node, ast.Attribute) and is_self(node.value) else ""
-
-
 def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
     """Return the attributes that are buffers or parameters, or that another statement writes."""
     names = set()
     for node in ast.walk(entry.node):
-        if isinstance(node, ast.Call) and _own_attribute(node.func) and node.args:
+        if isinstance(node, ast.Call) and own_attribute(node.func) and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 names.add(first.value)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            names |= {_own_attribute(node)} if node is not once.targets[0] else set()
+            names |= {own_attribute(node)} if node is not once.targets[0] else set()
     return names
 
 
 def _reads_values(entry: Class, made_in: Function, name: str) -> bool:
     """Return True if another method uses an attribute, and not its shape alone."""
     return any(
-        _own_attribute(node) == name
+        own_attribute(node) == name
         and not (
             isinstance(around := entry.source.parents.get(node), ast.Attribute)
             and around.attr in _SHAPES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
-from samebits.lint.names import LayerFact, layer_releases
+from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import (
     argument_names,
@@ -38,7 +38,7 @@ def _layer_outputs(project: Project) -> Iterator[Problem]:
         if call is None or guarded(source, node):
             continue
         layer = library_class(project, source, call.func)
-        releases = layer_releases(layer, LayerFact("tensor"))
+        releases = layer_releases(layer, "tensor")
         if releases is None:
             continue
         yield problem(

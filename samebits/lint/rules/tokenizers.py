@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import argument_names, is_self, is_super, problem
+from samebits.lint.project import argument_names, is_super, own_attribute, problem
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def _set_behind(init: Function, line: int) -> set[str]:
         node
         for node in ast.walk(init)
         if isinstance(node, ast.Attribute)
+        and own_attribute(node)
         and isinstance(node.ctx, ast.Store)
-        and is_self(node.value)
     ]
     before = {node.attr for node in stores if node.lineno < line}
     return {node.attr for node in stores} - before
@@ -67,8 +67,8 @@ def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
         node.attr
         for node in ast.walk(method)
         if isinstance(node, ast.Attribute)
+        and own_attribute(node)
         and isinstance(node.ctx, ast.Load)
-        and is_self(node.value)
         and entry.attribute(node.attr) is None
     }
     return read.union(*(_read_by(entry, other, visited) for other in sorted(read)))

@@ -212,11 +212,11 @@ def from_base(own: Own, source: load.Source) -> dict[str, Facts]:
         try:
             own.model.base_model.save_pretrained(folder)
         except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-            found = {"raised": raised(error)}
+            content = {"raised": raised(error)}
         else:
-            found = _read(own_class, source.at(folder), of_base, own_class.__name__)[1]
+            _, content, _ = _read(own_class, source.at(folder), of_base, own_class.__name__)
     name = f"base_model, saved alone, by {own_class.__name__}"
-    return {name: {"model_class": own_class.__name__, **found}}
+    return {name: {"model_class": own_class.__name__, **content}}
 
 
 def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:

@@ -292,10 +292,8 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
     calls = {f"a conversation with {what}": Call(media, _converse) for what, media in made.items()}
     at_once = {
         f"a conversation with {what}, in one call": Call(media, _converse_at_once)
-        for what, media in made.items()
+        for what, media in (made | _of_several_kinds(processor, made)).items()
     }
-    for what, media in _of_several_kinds(processor, made).items():
-        at_once[f"a conversation with {what}, in one call"] = Call(media, _converse_at_once)
     kinds = {"a video": "video", "a sound": "audio"}
     for what in (name for name in kinds if name in made):
         at_once[f"a conversation with {what} by its path"] = Call(
@@ -308,13 +306,13 @@ def _of_several_kinds(
     processor: Any, made: dict[str, Callable[[], list[Media]]]
 ) -> dict[str, Callable[[], list[Media]]]:
     """Return two sounds, and one of each kind that a processor takes, in this order and the other way round."""
-    found: dict[str, Callable[[], list[Media]]] = {}
+    several: dict[str, Callable[[], list[Media]]] = {}
     if "a sound" in made:
-        found["two sounds"] = lambda: [("audio", s) for s in _of_two_sounds(processor)[1]]
+        several["two sounds"] = lambda: [("audio", s) for s in _of_two_sounds(processor)[1]]
     names = [name for name in ("an image", "a video", "a sound") if name in made]
     for order in (names, names[::-1]) if len(names) > 1 else ():
-        found[" and ".join(order)] = partial(_joined, [made[name] for name in order])
-    return found
+        several[" and ".join(order)] = partial(_joined, [made[name] for name in order])
+    return several
 
 
 def _joined(made: list[Callable[[], list[Media]]]) -> list[Media]:

@@ -64,9 +64,8 @@ _OF_TEXTS: dict[str, Options] = {
     "return_special_tokens_mask": {"return_special_tokens_mask": True},
     "return_mm_token_type_ids": {"return_mm_token_type_ids": True},
     "return_token_type_ids": {"return_token_type_ids": True},
-    "padding": {
-        "text_kwargs": {"padding": "max_length", "max_length": 1024}
-    },  # sounds have another
+    # of texts alone, as sounds have a padding of their own
+    "padding": {"text_kwargs": {"padding": "max_length", "max_length": 1024}},
 }
 """Option that a release has -> what is given."""
 _OTHER_SIDE = {"left": "right", "right": "left"}

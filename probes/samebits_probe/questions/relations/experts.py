@@ -35,11 +35,11 @@ def blocks(model: torch.nn.Module) -> list[Block]:
         for name, module in modules.items()
         if _is_named_so(name, module) and (number := _number_of(module))
     ]
-    found = (
+    candidates = (
         _block(modules[parent], number, [module for *_, module in group])
         for (parent, number), group in groupby(numbered, key=lambda each: each[:2])
     )
-    return [block for block in found if block is not None]
+    return [block for block in candidates if block is not None]
 
 
 @contextmanager

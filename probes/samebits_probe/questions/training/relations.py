@@ -230,14 +230,14 @@ def _projections(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 def _first_projections(learner: Learner) -> list[str]:
     """Return the name of the first matrix of each layer, such as the projection of queries."""
-    found = [
+    names = [
         f"{layer}.{name}"
         for layer, module in layers.layers(learner.model)
         if (name := next((n for n, p in module.named_parameters() if p.ndim == 2), ""))
     ]
-    if not found:
+    if not names:
         raise NoMeaning("it has no layers with a matrix")
-    return found
+    return names
 
 
 @contextlib.contextmanager
@@ -310,9 +310,8 @@ def _checkpointed(learner: Learner, *, reentrant: bool, of_inputs: bool = False)
     try:
         yield
     finally:
-        _disable_input_require_grads(
-            learner
-        )  # also the hook of 5.x, which stays where nobody asked
+        # also the hook that 5.x sets by itself and leaves
+        _disable_input_require_grads(learner)
         learner.model.gradient_checkpointing_disable()
 
 
