@@ -39,7 +39,8 @@ Exit codes:
   1  something fails or changes behaviour
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but something was not finished or not observed
-  4  with --strict: as 0, but changed code within reach did not run in any check
+  4  as 0, but with --strict changed code within reach did not run in any check, or
+     with --strict-findings a finding stands beside the verdict in one release alone
 """
 
 _MATRIX = f"""\
@@ -133,7 +134,7 @@ _OF_MODEL = (
 )
 _OF_VARIANTS = ("dtypes", "attention", "devices")
 _DEPTH = ("level", "causes", "repro")
-_RUN = ("strict", "fresh", "upgrade", "store", "jobs", "warm")
+_RUN = ("strict", "strict_findings", "fresh", "upgrade", "store", "jobs", "warm")
 
 _ASKED = (
     "fresh",
@@ -143,6 +144,7 @@ _ASKED = (
     "scan",
     "causes",
     "strict",
+    "strict_findings",
     "store",
     "jobs",
     "warm",

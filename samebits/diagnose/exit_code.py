@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 PASS, FAIL, INCOMPLETE = 0, 1, 3
 UNASKED = 4
-"""With ``--strict``: nothing fails and all was compared, but something within reach was left unasked."""
+"""Nothing fails and all was compared, but something within reach was left unasked (``--strict``), or a release has a
+finding beside the verdict (``--strict-findings``)."""
 
 OPEN = frozenset({Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
 """Verdicts of cells with something unknown, but without a failure."""

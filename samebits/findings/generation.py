@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
-from samebits.findings.tokenizers import side_lines, tokenizer_pair
+from samebits.findings.tokenizers import adds_unasked, side_lines, tokenizer_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def _missing_special_tokens(case: Case) -> Iterator[Sighting]:
         and expected.text == encoded.text
         and _n_added(expected) > _n_added(encoded) >= 0
     ]
-    if texts:
+    if texts and not adds_unasked(reference):
         lines = (f"{signal.class_name} adds {signal.adds}" for signal in tokenizers)
         yield Sighting(f"text {', '.join(texts)}", side_lines(case, *lines))
 
@@ -117,7 +117,7 @@ def _forward_change(case: Case) -> str | None:
 
 
 RULES = (
-    Rule("SB801", _missing_special_tokens),
+    Rule("SB801", _missing_special_tokens, explains=frozenset({"inputs"})),
     Rule("SB802", _saved_as_unknown_class),
     Rule("SB803", _first_of_layer, explains=COMPUTED),
     Rule("SB804", _logits_to_keep, explains=frozenset({"logits", "outputs"})),

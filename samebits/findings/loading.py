@@ -136,7 +136,8 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
         return
     for side, other, of_reference in case.sides():
         weights = side.signals.weights
-        unused = set(weights.unused if weights is not None else ())
+        tied = {alias for facts in weights_of(side).values() for alias in facts.aliases}
+        unused = set(weights.unused if weights is not None else ()) - tied
         held = [
             piece.tensor
             for facts in weights_of(other).values()

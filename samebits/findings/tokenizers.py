@@ -123,6 +123,12 @@ def _adds(tokenizer: TokenizerSignal, name: str) -> bool:
     return fixed is not None and token in fixed.ids and token not in fixed.bare
 
 
+def adds_unasked(tokenizer: TokenizerSignal) -> bool:
+    """Return True if the tokenizer adds a special token that the checkpoint states not to add."""
+    stated = {key: tokenizer.unlike[key][0] for key in _ADDS.keys() & tokenizer.unlike.keys()}
+    return any(stated[key] == "false" and _adds(tokenizer, _ADDS[key]) for key in stated)
+
+
 def _package_missing(case: Case) -> Iterator[Sighting]:
     """Find a tokenizer that cannot be loaded without a package that the stack does not have.
 

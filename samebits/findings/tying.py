@@ -9,7 +9,7 @@ from samebits.findings.case import weights_of
 from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, WeightFacts
@@ -93,13 +93,33 @@ def _are_stored(names: set[str], *weights: WeightFacts) -> bool:
     return all(facts.origin == "loaded" and names.issuperset(facts.aliases) for facts in weights)
 
 
-def _two_stored(case: Case) -> Iterator[Sighting]:
-    """Find tied names under which the checkpoint has different tensors, of which one is left out."""
-    for name, tensor in case.tensors():
-        if tensor.source == "tied" and tensor.ignored:
-            stored = tensor.stored_as or name
-            what = f"the checkpoint has {stored}, with other bytes than the tensor that is loaded"
-            yield Sighting(name, (what, f"{name} is {tensor.detail}"))
+def _tied_apart(*, is_stated: bool) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for tied names under which the checkpoint has different tensors, of which one is left out.
+
+    ``is_stated``: whether config.json states the tie, which the checkpoint then contradicts.
+    """
+
+    def check(case: Case) -> Iterator[Sighting]:
+        fields = _stated_ties(case.capture)
+        for name, tensor in case.tensors():
+            if tensor.source == "tied" and tensor.ignored and bool(fields) is is_stated:
+                stored = tensor.stored_as or name
+                what = (
+                    f"the checkpoint has {stored}, with other bytes than the tensor that is loaded"
+                )
+                yield Sighting(name, (what, f"{name} is {tensor.detail}", *fields))
+
+    return check
+
+
+def _stated_ties(capture: Capture) -> list[str]:
+    """Return what config.json states of ties, of the model and of its parts."""
+    used = capture.signals.config_use or {}
+    return [
+        f"config.json states {path}: true"
+        for path, field in used.items()
+        if path.rpartition(".")[2] == "tie_word_embeddings" and field.written is True
+    ]
 
 
 RULES = (
@@ -111,5 +131,6 @@ RULES = (
         explains=RAISED,
     ),
     Rule("SB404", _untied, explains=STORED),
-    Rule("SB405", _two_stored, explains=STORED),
+    Rule("SB405", _tied_apart(is_stated=False), explains=STORED),
+    Rule("SB406", _tied_apart(is_stated=True), explains=STORED),
 )

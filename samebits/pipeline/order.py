@@ -126,6 +126,9 @@ class Order(Files):
     strict: Annotated[bool, Option()] = False
     """Exit with code 4 if changed code of transformers within reach of a model that passes did not run
     in any check."""
+    strict_findings: Annotated[bool, Option()] = False
+    """Exit with code 4 if every cell passes and one release alone raises, or is wrong in silence, in a check beside
+    the verdict."""
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
     """Also run every minor release between the environments; --releases all: every patch release, too, as a
     bug may live in one of them alone."""

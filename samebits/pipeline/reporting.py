@@ -25,6 +25,7 @@ from samebits.records.report import (
     Row,
     StackReport,
 )
+from samebits.reports.beside import limits_beside
 from samebits.stacks.environment import shown
 from samebits.trace.question import with_cause
 
@@ -90,13 +91,18 @@ def report_of(
         exit_code=code,
         reasons=reasons,
     )
-    return strictly(report) if order.strict else report
+    return strictly(report, changes=order.strict, findings=order.strict_findings)
 
 
-def strictly(report: Report) -> Report:
-    """Return a report whose exit code says too whether something within reach was left unasked."""
-    texts = (question.unasked(report) for question in questions() if question.unasked is not None)
-    reasons = tuple(filter(None, texts))
+def strictly(report: Report, *, changes: bool, findings: bool) -> Report:
+    """Return a report whose exit code also counts what a verdict does not.
+
+    ``changes``: whether something within reach was left unasked. ``findings``: the findings beside the verdicts that
+    one release alone has.
+    """
+    asked = [each.unasked for each in questions() if changes and each.unasked is not None]
+    beside = limits_beside(report) if findings else ()
+    reasons = (*filter(None, (unasked(report) for unasked in asked)), *beside)
     if report.exit_code != PASS or not reasons:
         return report
     return report.model_copy(update={"exit_code": UNASKED, "reasons": reasons})

@@ -624,6 +624,27 @@ def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_
     assert codes_of(tied("4.48", together=True)) == []
 
 
+def test_a_tie_that_config_json_states_leaves_both_readings_open():
+    """4.57 ties and 5.2 keeps both tensors: the checkpoint contradicts its config."""
+    old, new = both_stored("4.57", together=True), both_stored("5.x", together=False)
+    judged = Ladder(kind="diverged", rule="slope", reason="")
+    signals = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
+
+    def stating(capture, field, *, unused=()):
+        used = {field: ConfigField(written=True)}
+        weights = capture.signals.weights.model_copy(update={"unused": unused})
+        update = {"config_use": used, "weights": weights}
+        return capture.model_copy(update={"signals": capture.signals.model_copy(update=update)})
+
+    for field in ("tie_word_embeddings", "text_config.tie_word_embeddings"):
+        ties, keeps = stating(old, field, unused=("head",)), stating(new, field)
+        found = findings(Case(ties, keeps, ladder=judged, signals=signals))
+        assert [f.code for f in found] == ["SB406"]
+        assert f"config.json states {field}: true" in found[0].evidence
+        assert codes_of(keeps, reference=ties) == []
+    assert codes_of(stating(old, "tie_encoder_decoder")) == ["SB405"]
+
+
 def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
@@ -1061,6 +1082,16 @@ def test_a_special_token_less_is_a_finding():
     assert tokenized(texts=texts_of("Hello", 5, 6)) == ["SB801"]
     assert tokenized(texts=texts_of("Hello", 1, 5, 6, 2)) == []
     assert tokenized(texts=texts_of("Hello there", 5, 6)) == []
+
+
+def test_a_special_token_that_the_checkpoint_states_not_to_add_may_go():
+    def lost(stated):
+        unasked = tokenizer(unlike={"add_bos_token": (stated, "other")})
+        candidate = sound(Memory(), "5.x", tokenizer=tokenizer(**NO_BOS))
+        return codes_of(candidate, reference=sound(Memory(), tokenizer=unasked))
+
+    assert lost("false") == []
+    assert lost("true") == ["SB801"]
 
 
 def test_other_tokens_are_told_from_a_special_token_less():

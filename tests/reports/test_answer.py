@@ -201,6 +201,17 @@ def test_draws_of_transformers_own_code_accuse_nobody():
     assert own.why.startswith(f"{NEW} is wrong: ")
 
 
+def test_a_checkpoint_that_contradicts_its_config_accuses_no_release():
+    tied = Explanation(code="SB406", where="lm_head.weight", stack=OLD)
+    cell = diverged(step("logits", 1.0, 1.0), explained_by=(tied,))
+    report = one(cell, rules=texts(["SB406"]))
+    found = answer(report)
+    assert found.side.wrong == ""
+    assert found.side.why == "not known: the checkpoint contradicts its config.json (SB406)"
+    assert found.do.startswith("Write `tie_word_embeddings: false`")
+    assert faults(report.rows[0], report) == {}
+
+
 # since when
 
 

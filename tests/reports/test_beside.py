@@ -5,6 +5,8 @@ from html import unescape
 
 import pytest
 
+from samebits.diagnose.exit_code import UNASKED
+from samebits.pipeline.reporting import strictly
 from samebits.records.finding import Explanation, Finding, StackFinding
 from samebits.records.ids import Variant, Verdict
 from samebits.reports.answer import result
@@ -146,3 +148,23 @@ def test_a_report_without_defects_has_no_such_section():
     assert "Beside the verdict" not in render(report)["report.md"]
     assert "Beside the verdict" not in folder(report, ())[HOME]
     assert "beside the verdict" not in result(report)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ({"s5_23": "SB2"}, UNASKED),
+        ({"s5_23": "SB1!5.23"}, UNASKED),
+        ({"s4_48": "SB2"}, 0),
+        ({"s4_48": "SB2", "s4_57": "SB2", "s5_23": "SB2"}, 0),
+        ({"s5_23": "SB4"}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_strict_run_counts_what_one_release_alone_does_wrong_beside_the_verdict(codes, code):
+    report = shown(**codes)
+    strict = strictly(report, changes=False, findings=True)
+    assert (strict.exit_code, bool(strict.reasons)) == (code, code != 0)
+    assert strictly(report, changes=False, findings=False) == report
+    failed = report.model_copy(update={"exit_code": 1})
+    assert strictly(failed, changes=False, findings=True).exit_code == 1

@@ -68,7 +68,7 @@ def passing(report: Report) -> tuple[str, ...]:
     """Return how far a result holds that passes: what did not run, and the defects beside the verdict."""
     if report.exit_code not in (PASS, UNASKED):
         return ()
-    strict = f"not in full (exit code {UNASKED})" if report.exit_code == UNASKED else ""
+    strict = f"exit code {UNASKED}, as asked" if report.exit_code == UNASKED else ""
     limits = (question.limit(report) for question in questions() if question.limit is not None)
     return tuple(filter(None, (strict, *limits, *limits_beside(report))))
 

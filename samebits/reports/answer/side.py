@@ -29,6 +29,8 @@ NOT_KNOWN = "not known: no finding or consistency check shows it"
 _UNREAD = "unread parameter"
 CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
+_CONTRADICTION = "SB406"
+"""config.json states what the tensors of the checkpoint contradict: no release can know which is meant."""
 _MAX_REASON = 160
 _CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
 """How a sentence of a reason begins that names a side."""
@@ -139,6 +141,8 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     name = _name(text)
     others = [code for code in codes if code != text.code]
     found = ", ".join([text.code, *others])
+    if _CONTRADICTION in codes:
+        return Side("", codes, f"not known: the checkpoint contradicts its config.json ({found})")
     if _may_be_design(cell):
         return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]

@@ -230,16 +230,19 @@ def test_a_run_that_passes_says_how_far_it_holds(report):
 
 def test_a_strict_run_ends_with_a_code_of_its_own(report):
     passes = report.model_copy(update={"exit_code": 0, "reasons": ()})
-    strict = strictly(passes)
+    strict = strictly(passes, changes=True, findings=False)
     assert strict.exit_code == UNASKED
     assert "12 of 16" in strict.reasons[0]
-    assert "; not in full (exit code 4); 12 of 16 changed" in head(strict)[0]
+    assert "; exit code 4, as asked; 12 of 16 changed" in head(strict)[0]
     assert strict.cells == passes.cells
     nothing_fails = {"rows": (), "stacks": (), "expected": ()}
     for each, failures in ((strict, 1), (passes, 0)):
         text = junit.render(each.model_copy(update=nothing_fails))["junit.xml"]
         assert f'failures="{failures}"' in text
-    assert strictly(report.model_copy(update={"exit_code": 1})).exit_code == 1
+    assert (
+        strictly(report.model_copy(update={"exit_code": 1}), changes=True, findings=False).exit_code
+        == 1
+    )
 
 
 def test_a_strict_run_passes_if_all_ran(report):
@@ -251,12 +254,15 @@ def test_a_strict_run_passes_if_all_ran(report):
         for row in report.rows
     ]
     clean = report.model_copy(update={"exit_code": 0, "rows": tuple(rows)})
-    assert strictly(clean).exit_code == 0
+    assert strictly(clean, changes=True, findings=False).exit_code == 0
 
 
 def test_a_strict_run_does_not_pass_if_nobody_looked():
     passes = sample_report().model_copy(update={"exit_code": 0})
-    assert "no changed code was looked for in" in strictly(passes).reasons[0]
+    assert (
+        "no changed code was looked for in"
+        in strictly(passes, changes=True, findings=False).reasons[0]
+    )
 
 
 def test_the_page_of_a_model_lists_the_nearest(report):
