@@ -116,6 +116,14 @@ def test_a_dual_encoder_gets_token_ids_and_an_image_for_each_row():
             assert output(config, name, feed, prompt).logits_per_image.shape == (rows, rows)
 
 
+def test_a_dual_encoder_without_an_end_of_text_is_padded_where_it_does_not_pool():
+    text = {**DUAL["text_config"], "eos_token_id": 49407}  # the default, outside of a small vocabulary
+    (_record, feed), _config = choose("clip", {**DUAL, "text_config": text}, "CLIPModel")
+    assert feed.inputs("padded", None).real_rows == [[0, 3], [0, 9]]
+    (_record, feed), _config = choose("clip", DUAL, "CLIPModel")
+    assert feed.inputs("padded", None).real_rows == [[6, 9], [0, 9]]
+
+
 def test_llava_is_fed_as_a_text_model_without_its_image_token():
     prompts = {"short": {"length": 90}}
     (record, feed), config = choose("llava", LLAVA, "LlavaForConditionalGeneration", prompts)

@@ -263,7 +263,8 @@ class Chooser:
             )
         if choice.takes_choices(self.model_class.__name__):
             return {"tensors": self._refs(self._choices(name, prompt))}
-        rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
+        ends = choice.PIXELS in arguments
+        rows = self._rows(name, prompt, ends=ends)
         tensors: dict[str, torch.Tensor] = {}
         fact: Fact = {}
         if rows.width is None:
@@ -275,7 +276,8 @@ class Chooser:
                 [row["ids"] for row in rows.rows],
                 inputs.pad_id(self.tokens),
                 masked=choice.MASK in arguments,
-                side="right" if self._borders else "left",
+                # without an end, CLIP pools a text at its first position
+                side="right" if self._borders or (ends and self._end is None) else "left",
             )
             tensors |= padded.kwargs
             fact["real_rows"] = padded.real_rows
@@ -377,10 +379,15 @@ class Chooser:
         ids = inputs.seeded_ids(name, past or int(length or 9), self.tokens, reserved)
         if self._borders and length != 1:
             ids[0], ids[-1] = self._borders
-        end = getattr(self.tokens, "eos_token_id", None)
-        if ends and isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens):
-            ids[-1] = end  # a text part is pooled there
+        if ends and self._end is not None:
+            ids[-1] = self._end  # a text part is pooled there
         return {"ids": ids}
+
+    @property
+    def _end(self) -> int | None:
+        """The id that ends a text; None if the vocabulary has none, as in many small checkpoints of CLIP."""
+        end = getattr(self.tokens, "eos_token_id", None)
+        return end if isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens) else None
 
     @cached_property
     def _borders(self) -> tuple[int, ...]:
