@@ -18,7 +18,14 @@ NAMES_RELEASES = re.compile(r"\b(NEW|OLD|forks|__version__)\b")
 """What a check has whose code goes another way in another release."""
 
 
-LONG = {"check_integrity", "check_multimodal", "check_relations", "check_several", "check_small"}
+LONG = {
+    "check_integrity",
+    "check_multimodal",
+    "check_relations",
+    "check_several",
+    "check_small",
+    "check_training",
+}
 """Checks that take half a minute in the oldest release; long_inside.py has them."""
 
 
