@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.capture import ConfigField
+    from samebits.records.capture import Capture, ConfigField
 
     _OfStack = tuple[str, ConfigField]
 
@@ -80,10 +80,55 @@ def _replaced(case: Case) -> Iterator[Sighting]:
             )
 
 
+def _default_copied(case: Case) -> Iterator[Sighting]:
+    """Find a value of config.json of which one side's config class keeps another copy, and makes other fields.
+
+    ``Cohere2Config`` of 5.0 to 5.3 reads ``sliding_window_pattern`` before the base class has set it.
+    """
+    if not (case.has_diverged and _reaches_scores(case)):
+        return
+    used = case.capture.signals.config_use or {}
+    for path, field in used.items():
+        part, _, name = path.rpartition(".")
+        for side, other, of_reference in case.sides():
+            wrong, right = (_config_at(each, part) for each in (side, other))
+            copies = [config.get(f"_{name}", field.written) for config in (wrong, right)]
+            made = _lists(wrong, right)
+            is_copied = is_same(copies[1], field.written) and not is_same(copies[0], copies[1])
+            if made and is_copied:
+                where = f"config.json has {path}: {json.dumps(field.written)}"
+                lines = (
+                    f"{where}; {other.cell.stack} computes with it",
+                    f"{side.cell.stack} computes with {json.dumps(copies[0])}",
+                    f"the class makes {', '.join(made)} of it",
+                )
+                yield Sighting(path, lines, of_reference=of_reference)
+
+
+def _config_at(capture: Capture, part: str) -> dict[str, Any]:
+    """Return the loaded config, or the part of it that a path names; {} if there is none."""
+    config: Any = capture.signals.config
+    for name in filter(None, part.split(".")):
+        config = config.get(name) if isinstance(config, dict) else None
+    return config if isinstance(config, dict) else {}
+
+
+def _lists(wrong: dict[str, Any], right: dict[str, Any]) -> list[str]:
+    """Return the lists, such as a type per layer, in which two configs differ."""
+    return [
+        key
+        for key in sorted(wrong.keys() & right.keys())
+        if isinstance(wrong[key], list) and not is_same(wrong[key], right[key])
+    ]
+
+
+def _reaches_scores(case: Case) -> bool:
+    return "differs" in {case.outcome(signal) for signal in ("logits", "decode")}
+
+
 def _ignored(case: Case) -> Iterator[Sighting]:
     """Find a setting that a model reads on one side and nothing on the other: an older release may not know it."""
-    reaches_scores = "differs" in {case.outcome(signal) for signal in ("logits", "decode")}
-    if not (case.has_diverged and reaches_scores):
+    if not (case.has_diverged and _reaches_scores(case)):
         return
     for path, before, after in _same_fields(case):
         for (reader, used), (other, left), of_reference in (
@@ -162,4 +207,5 @@ RULES = (
     Rule("SB211", _replaced),
     Rule("SB212", _ignored, explains=COMPUTED | {"weights"}),
     Rule("SB214", _no_defaults, explains=RAISED),
+    Rule("SB215", _default_copied, explains=COMPUTED),
 )

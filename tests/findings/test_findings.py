@@ -1969,6 +1969,41 @@ def changed(field, **update):
     return {name: each.model_copy(update=update) for name, each in field.items()}
 
 
+def patterned(stack, copy, types, *, part=""):
+    """Return a run whose config class makes the types of layers of a pattern, which config.json has as 2."""
+    config = {"sliding_window_pattern": 2, "_sliding_window_pattern": copy, "layer_types": types}
+    path = f"{part}.sliding_window_pattern".lstrip(".")
+    used = {path: ConfigField(written=2, loaded=2, is_default=False)}
+    config = {part: config} if part else config
+    return with_signals(capture(stack), config_use=used, config=config)
+
+
+def test_a_default_that_a_config_class_takes_for_the_value_of_config_json_is_named():
+    """Cohere2Config of 5.0 to 5.3."""
+    judged = Ladder(kind="diverged", rule="slope", reason="")
+    differ, same = (
+        SignalComparison(signal="logits", outcome=outcome, n_items=1, n_differ=1)
+        for outcome in ("differs", "identical")
+    )
+
+    def of(reference, candidate, signal=differ, judged=judged):
+        case = Case(capture=candidate, reference=reference, ladder=judged, signals=(signal,))
+        return [(f.where, f.of_reference) for f in findings(case) if f.code == "SB215"]
+
+    for part in ("", "text_config"):
+        kept = patterned("4.57", 2, ["s", "f"], part=part)
+        lost = patterned("5.0", 4, ["s", "s"], part=part)
+        path = f"{part}.sliding_window_pattern".lstrip(".")
+        assert of(kept, lost) == [(path, False)]
+        assert of(lost, kept) == [(path, True)]
+        assert of(kept, kept) == of(lost, lost) == of(kept, lost, same) == []
+        assert of(kept, lost, judged=judged.model_copy(update={"kind": "rounding"})) == []
+    # config.json has the types: no copy is of use
+    assert of(patterned("4.57", 2, ["s", "f"]), patterned("5.0", 4, ["s", "f"])) == []
+    # both take the default
+    assert of(patterned("4.57", 4, ["s", "f"]), patterned("5.0", 4, ["s", "s"])) == []
+
+
 def test_a_setting_that_no_code_reads_any_more_is_named_with_the_line_that_did():
     (found,) = of_config(FIELD, changed(FIELD, **NOWHERE))
     assert (found.code, found.where) == ("SB212", "text_config.position_kind")
