@@ -117,7 +117,10 @@ def test_a_dual_encoder_gets_token_ids_and_an_image_for_each_row():
 
 
 def test_a_dual_encoder_without_an_end_of_text_is_padded_where_it_does_not_pool():
-    text = {**DUAL["text_config"], "eos_token_id": 49407}  # the default, outside of a small vocabulary
+    text = {
+        **DUAL["text_config"],
+        "eos_token_id": 49407,
+    }  # the default, outside of a small vocabulary
     (_record, feed), _config = choose("clip", {**DUAL, "text_config": text}, "CLIPModel")
     assert feed.inputs("padded", None).real_rows == [[0, 3], [0, 9]]
     (_record, feed), _config = choose("clip", DUAL, "CLIPModel")
@@ -206,6 +209,8 @@ def test_the_sound_of_a_codec_has_channels():
 
 
 def test_the_sound_of_a_model_with_a_codec_in_it_has_channels():
+    if "pe_audio_encoder" not in transformers.CONFIG_MAPPING:
+        return
     dac = {"encoder_hidden_size": 8, "downsampling_ratios": [2, 4], "hidden_size": 32}
     config = {
         "dac_config": {**dac, "codebook_dim": 32},

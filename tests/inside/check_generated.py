@@ -154,7 +154,9 @@ def test_a_turn_over_the_cache_is_what_it_is_anew():
 def test_a_turn_whose_positions_begin_anew_is_seen():
     """As in a class that counts positions from what it is fed, once text comes behind a filled cache."""
     model = llava()
-    inner = getattr(model, "model", model).language_model
+    if not hasattr(model, "model"):
+        return  # up to 4.51 the language model counts positions itself, so this plants nothing
+    inner = model.model.language_model
 
     class Restarted(type(inner)):
         def forward(self, *args, **kwargs):
