@@ -7,13 +7,16 @@ is a run of a matrix like any other.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.errors import MatrixError, SamebitsError
+from samebits.base.homes import expanded
+from samebits.check import adapter
 from samebits.check.intro import code_problems, in_words, intro, place
-from samebits.check.model import not_run, read_model, tiny_model
+from samebits.check.model import fitting_name, not_run, read_model, tiny_model
 from samebits.check.options import CODE_KEYS, code_of, variants_of
 from samebits.check.releases import span
 from samebits.check.shown import command_of
@@ -68,7 +71,7 @@ def prepare(options: Options, scan: str | None = None) -> Check:
         MatrixError: the file of --inputs has a mistake.
 
     """
-    model = tiny_model(options.model) or read_model(options.model)
+    model = _named(options.model)
     releases = span(model.saved_with, options.first, options.last)
     if scan is not None:
         reason = f"with the releases of {scan} that fit"
@@ -99,6 +102,15 @@ def prepare(options: Options, scan: str | None = None) -> Check:
         tuple(lines),
         {problem.code: place(problem) for problem in reversed(problems)},
     )
+
+
+def _named(text: str) -> NamedModel:
+    """Return the model of a word; that of an adapter by itself is its base with the adapter."""
+    folder = expanded(text)
+    if not adapter.is_alone(folder):
+        return tiny_model(text) or read_model(text)
+    name = fitting_name(folder.absolute().name)
+    return read_model(str(adapter.joined(folder, os.environ)))._replace(name=name)
 
 
 def _check_config(model: NamedModel, matrix: Matrix) -> None:

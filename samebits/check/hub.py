@@ -80,13 +80,24 @@ def settings_folder(id_: str, revision: str | None) -> Path | None:
     return _folder(id_, revision, (*CONFIGS, CUSTOM_GENERATE))
 
 
+def whole_folder(id_: str, revision: str | None) -> Path | None:
+    """Return a folder with the files of a model that transformers loads; None if they cannot be had."""
+    return _folder(id_, revision, _LOADED)
+
+
 def _folder(id_: str, revision: str | None, patterns: tuple[str, ...]) -> Path | None:
     from huggingface_hub import errors, snapshot_download  # noqa: PLC0415
 
     try:
         return Path(snapshot_download(id_, revision=revision, allow_patterns=list(patterns)))
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError):
+    except (
+        errors.HfHubHTTPError,
+        errors.HFValidationError,
+        errors.LocalEntryNotFoundError,
+        OSError,
+    ):
         return None
 
 
+_LOADED = ("*.json", "*.safetensors", "*.py", "*.model", "*.txt", "*.jinja")
 _LOGIN = "(hf auth login, or HF_TOKEN)"

@@ -107,7 +107,13 @@ class NamedModel(NamedTuple):
         if not self.config and self.path is not None:
             return NO_MODEL
         words = [", ".join(classes), f"({model_type})" if model_type else ""]
-        return " ".join(filter(None, words)) or "class not known"
+        kind = " ".join(filter(None, words)) or "class not known"
+        return f"{kind}, with an adapter" if self.has_adapter else kind
+
+    @property
+    def has_adapter(self) -> bool:
+        """True if an adapter lies beside it, which peft puts into it."""
+        return self.path is not None and (Path(self.path) / "adapter_config.json").is_file()
 
 
 def tiny_model(text: str) -> NamedModel | None:
@@ -258,8 +264,8 @@ def _without_config(path: Path) -> str:
     fault = f"{shown(str(path))} contains no config.json, so it is no checkpoint of transformers"
     if (path / "adapter_config.json").is_file():
         return (
-            f"{shown(str(path))} holds an adapter and not a model: merge it into its model "
-            "(merge_and_unload of peft), save that, and name its folder"
+            f"{shown(str(path))} holds an adapter and not a model: only samebits check joins it with its base. Else merge "
+            "it into its model (merge_and_unload of peft), save that, and name its folder"
         )
     if ggufs := sorted(file.name for file in path.glob("*.gguf")):
         return f"{path} contains only {ggufs[0]}. {GGUF}"

@@ -77,6 +77,9 @@ OF_TIMM = frozenset({"gemma3n_vision", "timm_backbone", "timm_wrapper"})
 LOADS = ("accelerate",)
 WITHOUT_IT = frozenset({"4.51.0"})
 """Releases that load no model without it: ``init_empty_weights`` is not defined there (modeling_utils.py)."""
+ADAPTERS = ("peft",)
+"""Puts an adapter that lies beside a model into it: without it a load leaves the adapter out and says nothing."""
+ADAPTER = "adapter_config.json"
 PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip
@@ -139,6 +142,8 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield the groups of packages that the files of a model need."""
     if model.build is None and _has_pieces_alone(model, folder):
         yield PIECES
+    if model.build is None and any(_contents(model, folder, (ADAPTER,))):
+        yield ADAPTERS
     config = _config(model, folder)
     model_type = str(config.get("model_type", ""))
     if _has_tower_of_timm(config):

@@ -152,7 +152,6 @@ def _unknown(
     config = checkpoint.read_config(path)
     if not model.packages and not any(stack.packages for stack in stacks):
         yield from _needs_packages(config, order)
-        yield from _needs_peft(folder, order)
     yield from _other_base(folder)
     if checkpoint.brings_class(config, model) or "pretrained_cfg" in config:
         return
@@ -200,18 +199,6 @@ def _is_covered(stack: StackSpec, releases: Releases) -> bool:
     is_exact = text.count(".") == 2 and not text.endswith("x")
     version = text if is_exact else releases.newest_release(stack, text)
     return known.is_covered(version or text.replace("x", "0"))
-
-
-def _needs_peft(folder: Path, order: Order) -> Iterator[str]:
-    """Yield that an adapter beside a model is left out: without peft the load does not say so."""
-    if not (folder / "adapter_config.json").is_file():
-        return
-    how = "--package peft" if order.checks else "packages: [peft]"
-    yield (
-        f"{folder} holds a model and an adapter (adapter_config.json). transformers applies it only "
-        f"beside peft and leaves it out silently else: add {how}, or take adapter_config.json away to "
-        "compare the model without it"
-    )
 
 
 def _other_base(folder: Path) -> Iterator[str]:

@@ -141,7 +141,7 @@ def test_a_file_of_the_hub_is_downloaded_only_if_the_cache_lacks_it_and_the_hub_
     )
     own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
     assert (packages(own)[-2:] == IMAGES) == is_cached
-    missing = ["tokenizer.json", *added.PIECE_FILES, "config.json", *added.FILES]
+    missing = ["tokenizer.json", *added.PIECE_FILES, added.ADAPTER, "config.json", *added.FILES]
     missing += ["tokenizer_config.json"]
     assert hub.asked == len(missing) - is_cached
     assert hub.downloads == ([n for n in missing if n not in hub.cached] if reached else [])

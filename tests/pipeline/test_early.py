@@ -325,13 +325,6 @@ def test_quantised_weights_name_the_packages_that_load_them(tmp_path, settings, 
     assert faults(tmp_path, "{path: m, packages: optimum}") is None
 
 
-def test_an_adapter_beside_a_model_is_not_left_out_silently(tmp_path):
-    (checkpoint(tmp_path / "m") / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    assert "add --package peft" in faults(tmp_path)
-    assert faults(tmp_path, "{path: m, packages: peft}") is None
-    assert "packages: [peft]" in faults(tmp_path, checks=False)
-
-
 def test_an_adapter_that_names_another_folder_as_its_base_is_refused(tmp_path):
     """4.57 loads the other folder, whose files no cache key contains."""
     folder = checkpoint(tmp_path / "m")

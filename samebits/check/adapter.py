@@ -1,0 +1,84 @@
+"""A folder that holds an adapter alone, joined with the model that it names as its base."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.base.checkpoint import json_of
+from samebits.base.digests import digest_of
+from samebits.base.errors import shown
+from samebits.base.homes import expanded
+from samebits.check import hub
+from samebits.matrix.checkpoint import CheckpointError
+from samebits.stacks.places import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG = "adapter_config.json"
+_BASE = "base_model_name_or_path"
+_NOT_OF_A_MODEL = ("README.md", ".gitattributes")
+
+
+def is_alone(folder: Path) -> bool:
+    """Return True if a folder holds an adapter and no model, as ``save_pretrained`` of peft writes it."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").exists()
+
+
+def joined(adapter: Path, environ: Mapping[str, str]) -> Path:
+    """Return a folder with links to the files of the base model and to those of the adapter.
+
+    transformers loads such a folder as the base with the adapter in it, beside peft. Files of the adapter, such as its
+    tokenizer, come before those of the base.
+
+    Raises:
+        CheckpointError: the base is not named, or it is no folder and the hub does not give it.
+
+    """
+    settings = json_of(adapter / CONFIG)
+    settings = settings if isinstance(settings, dict) else {}
+    base = _base(adapter, settings)
+    name = f"{adapter.absolute().name}-{digest_of(f'{adapter.resolve()} {base.resolve()}')[:12]}"
+    folder = cache_folder(environ) / "adapters" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for source in (base, adapter):
+        _link(source, folder)
+    (folder / CONFIG).unlink()
+    (folder / CONFIG).write_text(json.dumps(settings | {_BASE: str(folder)}), "utf-8")
+    return folder
+
+
+def _base(adapter: Path, settings: dict[str, object]) -> Path:
+    """Return the folder of the base, which a path may name from here or from the adapter's folder."""
+    named, revision = settings.get(_BASE), settings.get("revision")
+    if not isinstance(named, str) or not named:
+        msg = (
+            f"{shown(str(adapter / CONFIG))}: {_BASE} is empty, so nothing says which model the adapter belongs to. "
+            "Write the folder or the hub id of that model there"
+        )
+        raise CheckpointError(msg)
+    folders = (expanded(named), adapter / named)
+    found = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    found = found or hub.whole_folder(named, revision if isinstance(revision, str) else None)
+    if found is None:
+        msg = (
+            f"{shown(str(adapter))} holds an adapter, and its base {shown(named)} is neither a folder with a config.json "
+            f"nor on the hub or in its cache. Write the folder of the base as {_BASE} into {CONFIG}, or merge "
+            "the adapter into its model (merge_and_unload of peft), save that, and name its folder"
+        )
+        raise CheckpointError(msg)
+    return found
+
+
+def _link(source: Path, folder: Path) -> None:
+    for entry in sorted(source.iterdir()):
+        link = folder / entry.name
+        if entry.name in _NOT_OF_A_MODEL or entry.name.startswith("."):
+            continue
+        link.unlink(missing_ok=True)
+        os.symlink(entry.resolve(), link, target_is_directory=entry.is_dir())
