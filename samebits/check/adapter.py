@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,4 +80,4 @@ def _link(source: Path, folder: Path) -> None:
         if entry.name in _NOT_OF_A_MODEL or entry.name.startswith("."):
             continue
         link.unlink(missing_ok=True)
-        os.symlink(entry.resolve(), link, target_is_directory=entry.is_dir())
+        link.symlink_to(entry.resolve(), target_is_directory=entry.is_dir())
