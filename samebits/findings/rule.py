@@ -34,6 +34,8 @@ RAISED: frozenset[str] = frozenset({"raised"})
 """What a rule explains that recognises the exception of a failed cell."""
 UNSTABLE: frozenset[str] = frozenset({"unstable"})
 """What a rule explains that finds numbers which differ from run to run."""
+STATE: frozenset[str] = frozenset({"state"})
+"""What a rule explains that finds what a call leaves behind, so that the next one computes other numbers."""
 COMPUTED: frozenset[str] = frozenset({"hidden_states", "logits", "outputs", "decode", "greedy"})
 
 

@@ -114,6 +114,30 @@ def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
     ]
 
 
+def mended(cells: Iterable[CellResult], report: Report) -> dict[str, tuple[str, ...]]:
+    """Return what to change so that some cells are equal, the worst kind first: a defect -> others that go with it.
+
+    A remedy that leaves it to that of another defect is none of its own, even where its defect explains no verdict.
+    """
+    cells = list(cells)
+    texts = {text.code: text for text in report.rules if text.scope == "model"}
+    order = sorted(texts, key=lambda code: KINDS.index(texts[code].kind))
+    explaining = [code for code in order if code in explaining_codes(cells)]
+    shown = {finding.code for cell in cells for finding in cell.findings}
+    named = {
+        code: [each for each in explaining if each != code and each in text.remedy]
+        for code, text in texts.items()
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for code in [*explaining, *(c for c in order if c in shown and c not in explaining)]:
+        root = next((each for each in named[code] if not named[each]), "")
+        if root:
+            found[root] = (*found.get(root, ()), code)
+        elif code in explaining:
+            found.setdefault(code, ())
+    return found
+
+
 def explaining_codes(cells: Iterable[CellResult]) -> set[str]:
     """Return the codes of the defects that explain the verdicts on some cells."""
     return {explanation.code for cell in cells for explanation in cell.explained_by}

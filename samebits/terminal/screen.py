@@ -47,6 +47,8 @@ MAX_ALSO = 2
 _MAX_NAMED = 4
 """Releases that the headline names one by one."""
 _MAX_REMARK_LINES = 5
+_MAX_DO_LINES = 10
+"""Room for the remedies of several defects, which a user has to follow all."""
 _LABEL = 10
 """Columns of the labels of the answer."""
 _MARKS = {
@@ -224,7 +226,8 @@ def _shown(field: _Field, width: int) -> list[str]:
     start = f"  {field.label:<{_LABEL - 2}}"
     if field.label in ("next", "report"):
         return [f"{start}{field.text}"]
-    return _wrapped(field.text, start, " " * _LABEL, 3, width)
+    most = _MAX_DO_LINES if field.label == "do" else 3
+    return _wrapped(field.text, start, " " * _LABEL, most, width)
 
 
 def _marked(lines: list[str], mark: Mark) -> list[str]:
