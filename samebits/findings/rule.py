@@ -51,6 +51,8 @@ class Rule(NamedTuple):
     defect beside the verdict, such as one of saving, of a tokenizer or of training."""
     faulty: Callable[[CellResult], str] | None = None
     """Returns the stack that has the defect, where another one may show it; None: the one that shows it."""
+    is_general: bool = False
+    """True if it names any exception, so that a rule for the exception says more."""
 
     @property
     def text(self) -> RuleText:

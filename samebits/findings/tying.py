@@ -20,7 +20,7 @@ _NO_KEYS = "'list' object has no attribute 'keys'"
 
 def _declared_as_list(case: Case) -> Iterator[Sighting]:
     has_raised = case.raised("AttributeError", _NO_KEYS) is not None
-    evidence = case.exception_lines() if has_raised else _save_error(case)
+    evidence = _save_error(case) or (case.exception_lines() if has_raised else ())
     if not evidence:
         return
     for fact in case.classes:

@@ -28,7 +28,7 @@ from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import EXPLANATORY, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule, Sighting
@@ -74,14 +74,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
     named: list[Finding] = []
     for rule in rules():
         for sighting in _sightings(rule, case):
-            exception = sighting.evidence[0]
-            lines = (line for finding in named for line in finding.evidence)
-            if rule in raised.RULES and (
-                any(exception in line for line in lines)
-                or (
-                    sighting.raises == case.capture.cell.stack and _is_named(exception, case, named)
-                )
-            ):
+            if rule.is_general and _is_named(sighting, case, named):
                 continue  # a rule for this exception says more
             finding = Finding(
                 code=rule.code,
@@ -96,14 +89,21 @@ def findings(case: Case) -> tuple[Finding, ...]:
     return tuple(named)
 
 
-def _is_named(exception: str, case: Case, named: Iterable[Finding]) -> bool:
-    """Return True if a check raised what a phase did, of which a rule for exceptions says more."""
+def _is_named(sighting: Sighting, case: Case, named: Sequence[Finding]) -> bool:
+    """Return True if the exception in a sighting's evidence stands in that of a rule that says more of it."""
+    lines = [line for finding in named for line in finding.evidence]
+    if any(sighting.evidence[0] in line for line in lines):
+        return True
+    if sighting.raises not in ("", case.capture.cell.stack):
+        return False
     of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
     about = [finding for finding in named if finding.code in of_exceptions]
     return any(
-        f"{failure.type}: {failure.in_short}" in exception
-        for failure in (each.failure for each in case.each_exception())
-        if failure is not None and any(is_about(finding, failure) for finding in about)
+        any(failure.in_short in line for line in sighting.evidence)
+        for failure in (each.failure for each in case.each_exception)
+        if failure is not None
+        and failure.in_short
+        and any(is_about(finding, failure) for finding in about)
     )
 
 
@@ -111,7 +111,7 @@ def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
     """Return what a rule sees; one of exceptions is asked about each of them, as a tokenizer's hides no forward's."""
     if not rule.explains & RAISED:
         return rule.check(case)
-    return dict.fromkeys(s for each in case.each_exception() for s in rule.check(each))
+    return dict.fromkeys(s for each in case.each_exception for s in rule.check(each))
 
 
 def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:

@@ -1656,7 +1656,7 @@ def test_an_exception_that_a_rule_knows_is_named_once():
     ]
 
 
-def test_a_check_that_raises_what_a_phase_does_is_not_named_beside_it():
+def test_the_exception_of_a_check_has_the_name_of_the_rule_that_knows_it():
     left = "type object 'DynamicCache' has no attribute 'from_legacy_cache'"
     failure = failed("AttributeError", left, phase="greedy short").failure
 
@@ -1665,10 +1665,14 @@ def test_a_check_that_raises_what_a_phase_does_is_not_named_beside_it():
         return capture(stack, integrity=integrity).model_copy(update={"failures": failures})
 
     reference = run("4.48", "")
-    same = run("5.x", f"33 tokens: AttributeError: {left} (at m.py:7)", failure)
-    assert codes_of(same, reference=reference) == ["SB701"]
-    other = run("5.x", "33 tokens: ValueError: no", failure)
+    text = f"33 tokens: AttributeError: {left} (at m.py:7 in forward)"
+    (alone,) = findings(Case(run("5.x", text), reference=reference))
+    assert (alone.code, alone.where) == ("SB701", "m.py:7")
+    assert codes_of(run("5.x", text, failure), reference=reference) == ["SB701"]  # once
+    other = run("5.x", "33 tokens: ValueError: other shapes", failure)
     assert codes_of(other, reference=reference) == ["SB701", "SB931"]
+    # the clean twin: what both sides raise is no change
+    assert codes_of(run("5.x", text), reference=run("4.48", text)) == []
 
 
 @pytest.mark.parametrize(("code", "part", "reference", "candidate"), COMPARED)
