@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from samebits.records.comparison import CellResult
-    from samebits.records.finding import Explanation
+    from samebits.records.finding import Explanation, RuleText
     from samebits.records.report import Report
 
 KINDS = ("crash", "silent", "api", "rounding")
@@ -104,12 +105,18 @@ def beginning(cell: CellResult) -> Beginning:
 
 def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
     """Return the known defects that explain the verdict on some cells, the worst kind first."""
+    cells = list(cells)
     explained = [(e, cell) for cell in cells for e in cell.explained_by]
     where = {e.code: _explained_at(e, cell) for e, cell in reversed(explained)}
     texts = [text for text in report.rules if text.scope == "model" and text.code in where]
     texts.sort(key=lambda text: KINDS.index(text.kind))
     return [
-        Advice(text.code, plain_title(text), where[text.code], on_one_line(text.remedy))
+        Advice(
+            text.code,
+            plain_title(text),
+            where[text.code],
+            on_one_line(remedy_as_seen(text, cells)),
+        )
         for text in texts
     ]
 
@@ -136,6 +143,18 @@ def mended(cells: Iterable[CellResult], report: Report) -> dict[str, tuple[str, 
         elif code in explaining:
             found.setdefault(code, ())
     return found
+
+
+def remedy_as_seen(text: RuleText, cells: Iterable[CellResult]) -> str:
+    """Return what a page says of the names that the evidence of these cells has, else its remedy."""
+    if text.kind == "crash":  # such a page lists names of an exception
+        return text.remedy
+    lines = " ".join(
+        line for c in cells for f in c.findings if f.code == text.code for line in f.evidence
+    )
+    named = [do for name, do in text.instead.items() if re.search(rf"\b{re.escape(name)}\b", lines)]
+    said = ", and ".join(named)
+    return f"{said[:1].upper()}{said[1:]}." if said else text.remedy
 
 
 def explaining_codes(cells: Iterable[CellResult]) -> set[str]:

@@ -33,6 +33,7 @@ from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
+from samebits.reports.plain import remedy_as_seen
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -628,6 +629,25 @@ def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
+
+
+@pytest.mark.parametrize("kind", ["dict", "list", None])
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
+    """5.x ties what a dict names and what the config says; what a model has is not asked of its author."""
+    code = own_code(classes=(cls(attributes={"_tied_weights_keys": kind} if kind else {}),))
+    made = tied("5.x", together=False)
+    facts = {"code": code, "config": {"tie_word_embeddings": tie} if tie else {}}
+    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
+    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
+    (text,) = texts(["SB404"])
+    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    if kind == "dict" and tie:
+        assert remedy == text.remedy  # neither is seen to be missing
+    else:
+        assert ("_tied_weights_keys" in remedy) is (kind != "dict")
+        assert ("config.json" in remedy) is not tie
 
 
 def rotary(stack, max_ulp, *, written="all", dtype=np.float32, rope_type="default"):

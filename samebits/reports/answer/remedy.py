@@ -14,7 +14,7 @@ from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import faults, raises, sound
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import explaining_codes, mended
+from samebits.reports.plain import explaining_codes, mended, remedy_as_seen
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def _advice(
     """Return the remedies of all defects to mend; of several the first sentence of each, after its code."""
     remedies = {
         code: _replacement(cell, texts[code])
-        or first_sentences(texts[code].remedy, 0 if found.keys() - {code} else limit)
+        or first_sentences(
+            remedy_as_seen(texts[code], [cell]), 0 if found.keys() - {code} else limit
+        )
         for code in found
     }
     if len(found) == 1 and not any(found.values()):

@@ -9,7 +9,7 @@ from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, text_with_code, title
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
 from samebits.reports.beside import defects, of_releases
-from samebits.reports.plain import KINDS, mended
+from samebits.reports.plain import KINDS, mended, remedy_as_seen
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
 from samebits.reports.stories import is_reference
@@ -57,7 +57,7 @@ def to_do(report: Report) -> Markdown:
     return page(
         [
             heading(2, "What to do"),
-            *_remedies([(defect.text, defect.models, defect.also) for defect in needed]),
+            *_remedies([(d.text, d.models, d.also) for d in needed], report),
             fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
         ]
     )
@@ -75,7 +75,7 @@ def beside_the_verdict(report: Report) -> Markdown:
     return page(
         [
             heading(2, "Beside the verdict"),
-            *_remedies([(defect.text, defect.models, ()) for defect in needed]),
+            *_remedies([(defect.text, defect.models, ()) for defect in needed], report),
             fill("In the reference alone: {}.", titles) if repaired else EMPTY,
             _of_releases(report, released) if released else EMPTY,
         ]
@@ -97,10 +97,10 @@ def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]
 
 
 def _remedies(
-    defects: Sequence[tuple[RuleText, Sequence[str], Sequence[str]]],
+    defects: Sequence[tuple[RuleText, Sequence[str], Sequence[str]]], report: Report
 ) -> Iterator[Markdown]:
     """Yield the remedies of the first defects with their models, and how many more there are."""
-    yield bullets(_bullet(*defect) for defect in defects[:MAX_DEFECTS])
+    yield bullets(_bullet(report, *defect) for defect in defects[:MAX_DEFECTS])
     if (n_more := len(defects) - MAX_DEFECTS) > 0:
         yield fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
 
@@ -145,9 +145,10 @@ def _ranks(report: Report) -> dict[str, int]:
     return ranks
 
 
-def _bullet(text: RuleText, models: Sequence[str], also: Sequence[str] = ()) -> Markdown:
+def _bullet(report: Report, text: RuleText, models: Sequence[str], also: Sequence[str]) -> Markdown:
     shown = first_of([link(model, page_path(model)) for model in models], MAX_MODELS)
-    remedy = first_sentences(text.remedy, MAX_REMEDY)
+    cells = [cell for cell in report.cells if cell.cell.model in models]
+    remedy = first_sentences(remedy_as_seen(text, cells), MAX_REMEDY)
     others = f", and {', '.join(also)}" if also else ""
     return fill("**{}{}** ({}): {}", title(text), others, shown, text_with_code(remedy))
 
