@@ -149,9 +149,8 @@ def remedy_as_seen(text: RuleText, cells: Iterable[CellResult]) -> str:
     """Return what a page says of the names that the evidence of these cells has, else its remedy."""
     if text.kind == "crash":  # such a page lists names of an exception
         return text.remedy
-    lines = " ".join(
-        line for c in cells for f in c.findings if f.code == text.code for line in f.evidence
-    )
+    found = (finding for cell in cells for finding in cell.findings if finding.code == text.code)
+    lines = " ".join(line for each in found for line in (each.where, *each.evidence))
     named = [do for name, do in text.instead.items() if re.search(rf"\b{re.escape(name)}\b", lines)]
     said = ", and ".join(named)
     return f"{said[:1].upper()}{said[1:]}." if said else text.remedy
