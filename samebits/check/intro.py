@@ -57,6 +57,12 @@ def code_problems(model: NamedModel, releases: Span) -> list[Problem]:
     return sorted(met, key=lambda p: bool(ends) and not any(map(p.releases.meet, ends)))
 
 
+def of_last(problems: list[Problem], releases: Span) -> Iterator[str]:
+    """Yield the codes of the problems that the last release has."""
+    if not is_source(last := releases.stacks[-1]):
+        yield from (p.code for p in problems if p.releases.meet(scope(last, last)))
+
+
 def in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
     """Yield the first problems of the model's code, one line each."""
     if not problems:

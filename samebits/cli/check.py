@@ -69,7 +69,7 @@ def check_model(
         publish_on_github(report, environ, spoken, prepared.places)
     typed = prepared.command.to_type(order.repeated_words())
     own_report = report.model_copy(update={"command": typed})
-    lines = screen(own_report, written.opened, prepared.places, columns())
+    lines = screen(own_report, written.opened, prepared.places, columns(), prepared.last)
     printed = Answer(report.exit_code, [spoken.log_line(line) for line in lines])
     is_watched = not any(getattr(options, name) for name in _NOT_WATCHED)
     if GITHUB not in order.formats and order.leaves_receipt and is_watched:

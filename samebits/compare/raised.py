@@ -7,10 +7,11 @@ compared with what they return, by their questions.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.phases import decides, exception_key, is_shortage, word_and_prompt
-from samebits.records.capture import Failure
+from samebits.records.capture import Failure, Frame
 from samebits.records.question import is_of_release, is_question
 from samebits.records.record import marked
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
     from samebits.records.capture import Capture, Signals
     from samebits.records.question import Answer
+
+
+_EXCEPTION = re.compile(r"(?:^|: )([A-Z]\w*(?:Error|Exception)): (.*)", re.DOTALL)
+"""Type and message, behind what was tried."""
+_PLACE = re.compile(r" \(at ([^()]+\.py):(\d+) in ([\w<>]+)\)$")
+"""The line that raised, of transformers or of the model."""
 
 
 class Check(NamedTuple):
@@ -77,6 +84,23 @@ def checks_of_jobs(
         and (before[name] or after[name])
         and not any(_is_machine(name, side[name]) for side in (before, after))
     )
+
+
+def only_here(reference: Capture, candidate: Capture) -> Iterator[Failure]:
+    """Yield the exceptions of checks that the reference answers, each with the line that its record names."""
+    for check in checks(reference, candidate):
+        found = _EXCEPTION.search(check.candidate) if check.differs else None
+        if found is not None:
+            place = _PLACE.search(found[2])
+            frame = Frame(file=place[1], line=int(place[2]), function=place[3]) if place else None
+            is_own = frame is not None and not frame.file.startswith("transformers/")
+            yield Failure(
+                phase=check.name,
+                type=found[1],
+                message=_PLACE.sub("", found[2]),
+                traceback="",
+                frames=() if frame is None else (frame.model_copy(update={"own": is_own}),),
+            )
 
 
 def _answers(capture: Capture) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
-from samebits.findings.rule import RAISED, Rule, Sighting, raised
+from samebits.findings.rule import RAISED, STATE, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,8 +130,8 @@ RULES = (
     Rule("SB701", _attribute, explains=RAISED),
     Rule("SB702", _no_tuple, explains=RAISED),
     Rule("SB707", _crop, explains=RAISED),
-    Rule("SB711", _scaled_rope, explains=frozenset({"state"})),
-    Rule("SB712", _other_state, explains=frozenset({"state"})),
+    Rule("SB711", _scaled_rope, explains=STATE),
+    Rule("SB712", _other_state, explains=STATE),
     Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB715", _no_positions, explains=RAISED),
     Rule("SB716", _too_few_layers, explains=RAISED),

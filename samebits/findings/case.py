@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import exception_key, failures
+from samebits.compare.raised import only_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,17 +50,21 @@ class Case:
         """The exception of the cell: from the load, or from the first phase that raised."""
         return self.exception or self.capture.raised
 
-    def each_exception(self) -> Iterator[Case]:
-        """Yield the case for each exception of the cell that is unlike the others, itself first.
+    @cached_property
+    def each_exception(self) -> tuple[Case, ...]:
+        """The case for each exception of the cell that is unlike the others, itself first.
 
-        generate() raises what a forward does, and no rule about decoding is to explain that.
+        generate() raises what a forward does, and no rule about decoding is to explain that. What checks beside the
+        verdict raise comes last.
         """
-        yield self
+        cases = [self]
         known = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
-        for failure in failures(self.capture):
+        beside = only_here(self.reference, self.capture) if self.reference is not None else ()
+        for failure in (*failures(self.capture), *beside):
             if exception_key(failure)[1:] not in known:
                 known.add(exception_key(failure)[1:])
-                yield replace(self, exception=failure)
+                cases.append(replace(self, exception=failure))
+        return tuple(cases)
 
     def sides(self) -> Iterator[tuple[Capture, Capture, bool]]:
         """Yield each side, the other one, and whether it is the reference; nothing without a reference."""

@@ -44,6 +44,6 @@ def _checks(case: Case, reference: Capture) -> tuple[Check, ...]:
 
 
 RULES = (
-    Rule("SB931", _one_side(of_release=False)),
-    Rule("SB932", _one_side(of_release=True)),
+    Rule("SB931", _one_side(of_release=False), is_general=True),
+    Rule("SB932", _one_side(of_release=True), is_general=True),
 )

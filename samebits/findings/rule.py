@@ -34,6 +34,8 @@ RAISED: frozenset[str] = frozenset({"raised"})
 """What a rule explains that recognises the exception of a failed cell."""
 UNSTABLE: frozenset[str] = frozenset({"unstable"})
 """What a rule explains that finds numbers which differ from run to run."""
+STATE: frozenset[str] = frozenset({"state"})
+"""What a rule explains that finds what a call leaves behind, so that the next one computes other numbers."""
 COMPUTED: frozenset[str] = frozenset({"hidden_states", "logits", "outputs", "decode", "greedy"})
 
 
@@ -49,6 +51,8 @@ class Rule(NamedTuple):
     defect beside the verdict, such as one of saving, of a tokenizer or of training."""
     faulty: Callable[[CellResult], str] | None = None
     """Returns the stack that has the defect, where another one may show it; None: the one that shows it."""
+    is_general: bool = False
+    """True if it names any exception, so that a rule for the exception says more."""
 
     @property
     def text(self) -> RuleText:

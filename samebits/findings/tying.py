@@ -20,7 +20,7 @@ _NO_KEYS = "'list' object has no attribute 'keys'"
 
 def _declared_as_list(case: Case) -> Iterator[Sighting]:
     has_raised = case.raised("AttributeError", _NO_KEYS) is not None
-    evidence = case.exception_lines() if has_raised else _save_error(case)
+    evidence = _save_error(case) or (case.exception_lines() if has_raised else ())
     if not evidence:
         return
     for fact in case.classes:
@@ -82,7 +82,18 @@ def _untied(case: Case) -> Iterator[Sighting]:
                 )
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
                 separate = f"here it is a separate tensor, {weights[alias].origin}"
-                yield Sighting(alias, tuple(filter(None, (shared, separate, same_bytes))))
+                lines = (shared, separate, same_bytes, *_missing(case))
+                yield Sighting(alias, tuple(filter(None, lines)))
+
+
+def _missing(case: Case) -> Iterator[str]:
+    """Yield which of the two things that 5.x needs for a tie the model lacks, as far as its files show it."""
+    kinds = [fact.attributes.get("_tied_weights_keys") for fact in case.classes]
+    if case.classes and "dict" not in kinds:
+        yield "no class of the model declares _tied_weights_keys as a dict"
+    config = case.capture.signals.config
+    if config is not None and config.get("tie_word_embeddings") is not True:
+        yield "the config, as this release loads it, does not say tie_word_embeddings=true"
 
 
 def _are_stored(names: set[str], *weights: WeightFacts) -> bool:

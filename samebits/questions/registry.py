@@ -22,13 +22,13 @@ from samebits.findings import (
     tokenizers,
     tying,
 )
-from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE
+from samebits.findings.rule import COMPUTED, RAISED, STATE, UNSTABLE
 from samebits.questions import questions
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import EXPLANATORY, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule, Sighting
@@ -74,9 +74,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
     named: list[Finding] = []
     for rule in rules():
         for sighting in _sightings(rule, case):
-            exception = sighting.evidence[0]
-            lines = (line for finding in named for line in finding.evidence)
-            if rule in raised.RULES and any(exception in line for line in lines):
+            if rule.is_general and _is_named(sighting, case, named):
                 continue  # a rule for this exception says more
             finding = Finding(
                 code=rule.code,
@@ -91,11 +89,29 @@ def findings(case: Case) -> tuple[Finding, ...]:
     return tuple(named)
 
 
+def _is_named(sighting: Sighting, case: Case, named: Sequence[Finding]) -> bool:
+    """Return True if the exception in a sighting's evidence stands in that of a rule that says more of it."""
+    lines = [line for finding in named for line in finding.evidence]
+    if any(sighting.evidence[0] in line for line in lines):
+        return True
+    if sighting.raises not in ("", case.capture.cell.stack):
+        return False
+    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    about = [finding for finding in named if finding.code in of_exceptions]
+    return any(
+        any(failure.in_short in line for line in sighting.evidence)
+        for failure in (each.failure for each in case.each_exception)
+        if failure is not None
+        and failure.in_short
+        and any(is_about(finding, failure) for finding in about)
+    )
+
+
 def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
     """Return what a rule sees; one of exceptions is asked about each of them, as a tokenizer's hides no forward's."""
     if not rule.explains & RAISED:
         return rule.check(case)
-    return dict.fromkeys(s for each in case.each_exception() for s in rule.check(each))
+    return dict.fromkeys(s for each in case.each_exception for s in rule.check(each))
 
 
 def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:
@@ -113,26 +129,58 @@ def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -
 def _explained_by(
     result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]
 ) -> tuple[Explanation, ...]:
+    """Return what explains a cell: why it is unstable, what raises in it, and what else differs.
+
+    One cell may have all of these, each with a cause of its own. It is equal when all of them are mended.
+    """
     own = by_stack.get(result.cell.stack, ())
-    if result.judged is Verdict.FAILED:
-        return _explanations(own, RAISED if result.failure is not None else frozenset(), result)
-    if result.judged is Verdict.UNSTABLE:
-        # what a call leaves behind changes no weight, and the two runs make different calls
-        signals = set(result.unstable_signals)
-        left = {"state"} if signals and signals <= COMPUTED else set()
-        return _explanations(own, UNSTABLE | left, result)
-    if result.decisive is None or result.reference is None:
+    other = by_stack.get(result.reference.stack, ()) if result.reference is not None else ()
+    found = (
+        *_of_instability(own, other, result),
+        *_of_exceptions(own, result),
+        *_of_difference(own, other, result),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _of_exceptions(own: Iterable[Finding], result: CellResult) -> Iterable[Explanation]:
+    if result.judged not in (Verdict.FAILED, Verdict.UNSTABLE):
         return ()
-    other = by_stack.get(result.reference.stack, ())
+    raised_here = [f for f in (result.failure, *result.failures) if f is not None]
+    about = (f for f in own if any(is_about(f, failure) for failure in raised_here))
+    return _explanations(about, RAISED, result)
+
+
+def _of_instability(
+    own: Iterable[Finding], other: Iterable[Finding], result: CellResult
+) -> Iterable[Explanation]:
+    """Return what makes numbers differ from run to run, and which tensors are not the reference's in all runs."""
+    if result.judged is not Verdict.UNSTABLE:
+        return ()
+    # what a call leaves behind changes no weight, and the two runs make different calls
+    signals = set(result.unstable_signals)
+    left = STATE if signals and signals <= COMPUTED else frozenset()
+    unstable = _explanations(own, UNSTABLE | left, result)
+    if result.reference is None:
+        return unstable
+    kinds = {rule.code: rule.text.kind for rule in rules()}
+    stored = (f for f in _only(own, other) if kinds.get(f.code) != "rounding")
+    return (*unstable, *_explanations(stored, STORED, result))
+
+
+def _of_difference(
+    own: Iterable[Finding], other: Iterable[Finding], result: CellResult
+) -> Iterable[Explanation]:
+    """Return what explains the difference in what was compared; beside an exception, rounding needs no cause."""
+    if result.judged is Verdict.UNSTABLE or result.decisive is None or result.reference is None:
+        return
+    if result.judged is Verdict.FAILED and result.compared is Verdict.ROUNDING:
+        return
     wanted = _signals(result)
     sides = ((own, other, result.cell), (other, own, result.reference))
-    return tuple(
-        explanation
-        for findings_here, elsewhere, cell in sides
-        for explanation in _explanations(
-            _only(findings_here, elsewhere), wanted, result, cell.stack
-        )
-    )
+    for findings_here, elsewhere, cell in sides:
+        fitting = (f for f in _only(findings_here, elsewhere) if _fits(f, result))
+        yield from _explanations(fitting, wanted, result, cell.stack)
 
 
 def _signals(result: CellResult) -> frozenset[Signal]:
@@ -176,7 +224,6 @@ def _explanations(
         for finding in cell_findings
         if finding.code in by_code  # a report of an earlier version may have codes that are gone
         and by_code[finding.code].explains & wanted
-        and _fits(by_code[finding.code], finding, result)
     )
 
 
@@ -187,12 +234,11 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
     return rule.faulty(result) if rule.faulty is not None else ""
 
 
-def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
-    """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
-    if result.judged is Verdict.FAILED:
-        return is_about(finding, result.failure)
-    if result.judged is Verdict.UNSTABLE:
-        return True
+def _fits(finding: Finding, result: CellResult) -> bool:
+    """Return True if a defect is of the difference's kind, and about a tensor that differs if it is stored."""
+    rule = next((rule for rule in rules() if rule.code == finding.code), None)
+    if rule is None:
+        return False
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
     if finding.of_prompts is not None and any(

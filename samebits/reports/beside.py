@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
-from samebits.reports.plain import KINDS, explaining_codes
+from samebits.reports.plain import KINDS, explaining_codes, mended
 from samebits.reports.stories import is_reference
 from samebits.text.lists import grouped
 
@@ -46,7 +46,7 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
     """Return the defects in these cells, by default in all: what a candidate has first, then the worst kind."""
     cells = list(report.cells if cells is None else cells)
     of_models = grouped(cells, lambda cell: cell.cell.model)
-    explaining = {model: explaining_codes(shown) for model, shown in of_models.items()}
+    explaining = {model: _mended_codes(shown, report) for model, shown in of_models.items()}
     shown: dict[str, list[tuple[CellResult, Finding]]] = {}
     for cell in cells:
         for finding in cell.findings:
@@ -106,6 +106,12 @@ def limits_beside(report: Report) -> Iterator[str]:
     silent = [d.text.code for d in changed if d.text.kind == "silent" and d.text.code not in loud]
     if silent:
         yield f"silent findings beside the verdict ({', '.join(silent)})"
+
+
+def _mended_codes(cells: list[CellResult], report: Report) -> set[str]:
+    """Return the defects that explain a verdict, and those that go when these are mended."""
+    also = (code for others in mended(cells, report).values() for code in others)
+    return {*explaining_codes(cells), *also}
 
 
 def _row(cell: CellResult) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from samebits.records.comparison import CellResult
-    from samebits.records.finding import Explanation
+    from samebits.records.finding import Explanation, RuleText
     from samebits.records.report import Report
 
 KINDS = ("crash", "silent", "api", "rounding")
@@ -104,14 +105,55 @@ def beginning(cell: CellResult) -> Beginning:
 
 def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
     """Return the known defects that explain the verdict on some cells, the worst kind first."""
+    cells = list(cells)
     explained = [(e, cell) for cell in cells for e in cell.explained_by]
     where = {e.code: _explained_at(e, cell) for e, cell in reversed(explained)}
     texts = [text for text in report.rules if text.scope == "model" and text.code in where]
     texts.sort(key=lambda text: KINDS.index(text.kind))
     return [
-        Advice(text.code, plain_title(text), where[text.code], on_one_line(text.remedy))
+        Advice(
+            text.code,
+            plain_title(text),
+            where[text.code],
+            on_one_line(remedy_as_seen(text, cells)),
+        )
         for text in texts
     ]
+
+
+def mended(cells: Iterable[CellResult], report: Report) -> dict[str, tuple[str, ...]]:
+    """Return what to change so that some cells are equal, the worst kind first: a defect -> others that go with it.
+
+    A remedy that leaves it to that of another defect is none of its own, even where its defect explains no verdict.
+    """
+    cells = list(cells)
+    texts = {text.code: text for text in report.rules if text.scope == "model"}
+    order = sorted(texts, key=lambda code: KINDS.index(texts[code].kind))
+    explaining = [code for code in order if code in explaining_codes(cells)]
+    shown = {finding.code for cell in cells for finding in cell.findings}
+    named = {
+        code: [each for each in explaining if each != code and each in text.remedy]
+        for code, text in texts.items()
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for code in [*explaining, *(c for c in order if c in shown and c not in explaining)]:
+        root = next((each for each in named[code] if not named[each]), "")
+        if root:
+            found[root] = (*found.get(root, ()), code)
+        elif code in explaining:
+            found.setdefault(code, ())
+    return found
+
+
+def remedy_as_seen(text: RuleText, cells: Iterable[CellResult]) -> str:
+    """Return what a page says of the names that the evidence of these cells has, else its remedy."""
+    if text.kind == "crash":  # such a page lists names of an exception
+        return text.remedy
+    found = (finding for cell in cells for finding in cell.findings if finding.code == text.code)
+    lines = " ".join(line for each in found for line in (each.where, *each.evidence))
+    named = [do for name, do in text.instead.items() if re.search(rf"\b{re.escape(name)}\b", lines)]
+    said = ", and ".join(named)
+    return f"{said[:1].upper()}{said[1:]}." if said else text.remedy
 
 
 def explaining_codes(cells: Iterable[CellResult]) -> set[str]:

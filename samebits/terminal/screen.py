@@ -28,7 +28,7 @@ from samebits.text.names import CAPSULES
 from samebits.text.terminal import Mark, Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from samebits.records.comparison import CellResult
@@ -47,6 +47,8 @@ MAX_ALSO = 2
 _MAX_NAMED = 4
 """Releases that the headline names one by one."""
 _MAX_REMARK_LINES = 5
+_MAX_DO_LINES = 10
+"""Room for the remedies of several defects, which a user has to follow all."""
 _LABEL = 10
 """Columns of the labels of the answer."""
 _MARKS = {
@@ -70,16 +72,21 @@ def columns_of_terminal() -> int:
 
 
 def screen(
-    report: Report, paths: Sequence[Path], places: Mapping[str, Place], width: int = WIDTH
+    report: Report,
+    paths: Sequence[Path],
+    places: Mapping[str, Place],
+    width: int = WIDTH,
+    last: Collection[str] = (),
 ) -> list[str]:
     """Return the lines to print, the verdict and what to do last.
 
     ``paths`` are the files to open, one per format; ``places`` maps the code of a finding to the line of the model's
-    code that shows it.
+    code that shows it; ``last`` are those of them that the last release has.
     """
     details = list(_details(report, places, width))
     lines = [*details, ""] if details else []
-    lines += _answer(report, paths, places, width)
+    hidden = {code: place for code, place in places.items() if code in last}
+    lines += _answer(report, paths, places, hidden, width)
     return [_visible(line) for line in lines]
 
 
@@ -127,7 +134,11 @@ class _Field(NamedTuple):
 
 
 def _answer(
-    report: Report, paths: Sequence[Path], places: Mapping[str, Place], width: int
+    report: Report,
+    paths: Sequence[Path],
+    places: Mapping[str, Place],
+    hidden: Mapping[str, Place],
+    width: int,
 ) -> Iterator[str]:
     """Yield the answer: the verdict, and below it aligned fields."""
     found = answers(report)
@@ -135,6 +146,7 @@ def _answer(
     headline = _headline(report, worst)
     yield from _marked(_wrapped(headline, "", "  ", 3, width), _mark(report, worst))
     fields = [*_fields(report, worst, places)] if worst is not None else []
+    fields += [*_hidden(worst.cell, report, hidden)] if worst is not None else []
     fields += [_Field("also", _also(other)) for other in found[1 : 1 + MAX_ALSO]]
     fields += [_Field("why", reason) for reason in _reasons(report, worst)]
     fields += [_Field("next", worst.command)] if worst is not None and worst.command else []
@@ -188,6 +200,18 @@ def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Itera
     yield from (_Field(label, text.replace("`", "")) for label, text in named if text)
 
 
+def _hidden(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[_Field]:
+    """Yield what the code of a model shows of its last release, and a cell that raises or is unstable cannot."""
+    if cell.judged not in (Verdict.FAILED, Verdict.UNSTABLE):
+        return
+    if cell.cell.stack != report.stacks[-1].id:
+        return
+    seen = {finding.code for finding in cell.findings}
+    named = [f"{code} ({place})" for code, place in places.items() if code not in seen]
+    if named:
+        yield _Field("then", f"{', '.join(named)}: seen in the code, where the above may hide it")
+
+
 def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[str]:
     """Yield the lines of the model's own code that show what explains the verdict, each once.
 
@@ -224,7 +248,8 @@ def _shown(field: _Field, width: int) -> list[str]:
     start = f"  {field.label:<{_LABEL - 2}}"
     if field.label in ("next", "report"):
         return [f"{start}{field.text}"]
-    return _wrapped(field.text, start, " " * _LABEL, 3, width)
+    most = _MAX_DO_LINES if field.label == "do" else 3
+    return _wrapped(field.text, start, " " * _LABEL, most, width)
 
 
 def _marked(lines: list[str], mark: Mark) -> list[str]:

@@ -33,6 +33,7 @@ from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
+from samebits.reports.plain import remedy_as_seen
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -649,6 +650,25 @@ def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
+
+
+@pytest.mark.parametrize("kind", ["dict", "list", None])
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
+    """5.x ties what a dict names and what the config says; what a model has is not asked of its author."""
+    code = own_code(classes=(cls(attributes={"_tied_weights_keys": kind} if kind else {}),))
+    made = tied("5.x", together=False)
+    facts = {"code": code, "config": {"tie_word_embeddings": tie} if tie else {}}
+    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
+    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
+    (text,) = texts(["SB404"])
+    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    if kind == "dict" and tie:
+        assert remedy == text.remedy  # neither is seen to be missing
+    else:
+        assert ("_tied_weights_keys" in remedy) is (kind != "dict")
+        assert ("config.json" in remedy) is not tie
 
 
 def rotary(stack, max_ulp, *, written="all", dtype=np.float32, rope_type="default"):
@@ -1359,7 +1379,7 @@ def test_an_import_behind_the_one_that_raised_does_not_explain_it():
 
 
 @pytest.mark.parametrize("phase", ["tokenizer", "forward short"])
-def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase):
+def test_each_exception_is_named_and_explains_the_verdict(phase):
     """Qwen's tokenizer needs tiktoken, and beside that its forward calls a method that left."""
     tokenizer, forward = (
         failed(type_name, message, phase=phase).failure
@@ -1374,8 +1394,9 @@ def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase
     failure = next(f for f in (tokenizer, forward) if f.phase == phase)
     variant = Variant(dtype="float32", attention="default")
     made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure, failures=run.failures)
-    (explanation,) = explained(made, {"5.x": named}).explained_by
-    assert explanation.code == {"tokenizer": "SB828", "forward short": "SB104"}[phase]
+    # the model works when both are mended, whichever of them is the cell's first
+    codes = [explanation.code for explanation in explained(made, {"5.x": named}).explained_by]
+    assert codes == ["SB104", "SB828"]
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
@@ -1684,6 +1705,25 @@ def test_an_exception_that_a_rule_knows_is_named_once():
     assert codes(Case(used(generation=GENERATED | {"ways": ways}), reference=reference)) == [
         "SB824"
     ]
+
+
+def test_the_exception_of_a_check_has_the_name_of_the_rule_that_knows_it():
+    left = "type object 'DynamicCache' has no attribute 'from_legacy_cache'"
+    failure = failed("AttributeError", left, phase="greedy short").failure
+
+    def run(stack, exception, *failures):
+        integrity = IntegritySignal(poison="", raised={"second load": exception})
+        return capture(stack, integrity=integrity).model_copy(update={"failures": failures})
+
+    reference = run("4.48", "")
+    text = f"33 tokens: AttributeError: {left} (at m.py:7 in forward)"
+    (alone,) = findings(Case(run("5.x", text), reference=reference))
+    assert (alone.code, alone.where) == ("SB701", "m.py:7")
+    assert codes_of(run("5.x", text, failure), reference=reference) == ["SB701"]  # once
+    other = run("5.x", "33 tokens: ValueError: other shapes", failure)
+    assert codes_of(other, reference=reference) == ["SB701", "SB931"]
+    # the clean twin: what both sides raise is no change
+    assert codes_of(run("5.x", text), reference=run("4.48", text)) == []
 
 
 @pytest.mark.parametrize(("code", "part", "reference", "candidate"), COMPARED)

@@ -62,6 +62,14 @@ ALLOWED: dict[tuple[str, str], str] = {
         "compare/phases.py",
         r"re.compile(' \\(at [^()]+\\.py:[\\d*]+ in [\\w<>]+\\)')",
     ): "the place behind an exception, which two releases that raise the same need not share",
+    (
+        "compare/raised.py",
+        r"re.compile('(?:^|: )([A-Z]\\w*(?:Error|Exception)): (.*)', re.DOTALL)",
+    ): "Python's words: the type and the message of an exception",
+    (
+        "compare/raised.py",
+        r"re.compile(' \\(at ([^()]+\\.py):(\\d+) in ([\\w<>]+)\\)$')",
+    ): "the place behind an exception, which a rule names as that of any exception",
     ("base/git.py", "header.endswith(' missing')"): "git says it",
     ("base/git.py", "header.rpartition(' ')"): "git says it",
     ("bisect/history.py", "about.split(' ')"): "git wrote it",

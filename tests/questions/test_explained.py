@@ -3,6 +3,7 @@
 import pytest
 
 from samebits.questions.registry import explained
+from samebits.records.capture import Failure
 from samebits.records.comparison import Difference, ItemComparison, SignalComparison
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
@@ -94,3 +95,48 @@ def test_a_defect_of_the_reference_explains_a_cell_that_tells_of_it_too():
     assert {(each.code, each.stack) for each in explaining} == {("SB308", "4.48")}
     # what both have on their own accuses neither
     assert explained(result, {"4.48": (shown,), own: (shown,)}).explained_by == ()
+
+
+RAISES = Failure(phase="greedy short", type="AttributeError", message="no", traceback="")
+NO_METHOD = Finding(code="SB701", where="m.py:7", evidence=("AttributeError in generate: no",))
+UNTIED = Finding(code="SB404", where="lm_head.weight", evidence=())
+RANDOM = Finding(code="SB304", where="lm_head.weight", evidence=())
+
+
+def of_weights(verdict, **fields):
+    """Return a cell whose weights differ, with another verdict on the whole."""
+    name = Subject(tensor="lm_head.weight")
+    made = differing(("weights", name))
+    first = Difference(signal="weights", item="lm_head.weight", what="")
+    return made.model_copy(update={"judged": verdict, "verdict": verdict, "first": first} | fields)
+
+
+def explaining(result, own, reference=()):
+    row = {result.cell.stack: own, result.reference.stack: reference}
+    return [explanation.code for explanation in explained(result, row).explained_by]
+
+
+def test_each_half_of_a_cell_that_raises_and_differs_has_its_cause():
+    both = of_weights(Verdict.FAILED, rest=Verdict.DIVERGED, failure=RAISES, failures=(RAISES,))
+    assert explaining(both, (UNTIED, NO_METHOD)) == ["SB701", "SB404"]
+    # the clean twins: both sides have the defect, the rest only rounds, or nothing raises
+    assert explaining(both, (UNTIED, NO_METHOD), (UNTIED,)) == ["SB701"]
+    rounds = both.model_copy(update={"rest": Verdict.ROUNDING})
+    assert explaining(rounds, (Finding(code="SB601", where="x", evidence=()), NO_METHOD)) == [
+        "SB701"
+    ]
+    assert explaining(of_weights(Verdict.DIVERGED), (UNTIED, NO_METHOD)) == ["SB404"]
+
+
+def test_an_unstable_cell_has_the_causes_of_what_raises_and_of_its_stored_tensors_too():
+    """A buffer that nothing writes, a head that is no longer tied, and a method that left the caches."""
+    unwritten = Finding(code="SB301", where="inv_freq", evidence=())
+    fields = {"failures": (RAISES,), "unstable_signals": ("inv_freq",)}
+    cell_result = of_weights(Verdict.UNSTABLE, **fields)
+    own = (unwritten, RANDOM, UNTIED, NO_METHOD)
+    assert explaining(cell_result, own) == ["SB301", "SB304", "SB404", "SB701"]
+    assert explaining(cell_result, own, (UNTIED,)) == ["SB301", "SB304", "SB701"]
+    quiet = cell_result.model_copy(update={"failures": ()})
+    assert explaining(quiet, own) == ["SB301", "SB304", "SB404"]
+    beside = Finding(code="SB843", where="rows", evidence=())
+    assert explaining(quiet, (unwritten, beside)) == ["SB301"]

@@ -727,9 +727,49 @@ def test_a_remedy_that_leaves_it_to_another_defect_gives_way_to_that_ones():
     both = tuple(Explanation(code=code, where="w", stack=NEW) for code in ("SB304", "SB404"))
     report = one(diverged(step("logits", 1.0, 1.0), explained_by=both))
     named = report.model_copy(update={"rules": tuple(texts(["SB304", "SB404"]))})
-    assert "Declare _tied_weights_keys as a dict" in answer(named).do
+    assert "Or: SB404 (and SB304): Declare _tied_weights_keys as a dict" in answer(named).do
     alone = report.model_copy(update={"rules": tuple(texts(["SB304"]))})
     assert "Compare the names in the file" in answer(alone).do
+
+
+def test_all_that_a_cell_needs_is_in_what_to_do_and_each_once():
+    """A table that is not filled, a lost tie with its consequences, and a method that left the caches."""
+    codes = ("SB301", "SB304", "SB404", "SB701")
+    reasons = tuple(Explanation(code=code, where="w", stack=NEW) for code in codes)
+    failure = raised("greedy short", "AttributeError", "no from_legacy_cache")
+    beside = [Finding(code=code, where="w", evidence=("x",)) for code in ("SB401", "SB843")]
+    made = of(NEW, Verdict.UNSTABLE, failures=(failure,), findings=tuple(beside))
+    rules = texts([*codes, "SB401", "SB843"])
+    report = one(made.model_copy(update={"explained_by": reasons}), rules=rules)
+    do = answer(report).do
+    assert do.startswith("Stay with transformers 4.57.0. Or: SB701: Use ")
+    assert re.findall(r"(?:; |Or: )(SB\d+[^:]*):", do) == [
+        "SB701",
+        "SB301",
+        "SB404 (and SB304, SB401)",
+    ]
+    page = render(report)["report.md"]
+    to_do = page.partition("## What to do")[2].partition("\n## ")[0]
+    assert re.findall(r"^- \*\*(SB\d+)", to_do, re.MULTILINE) == ["SB701", "SB301", "SB404"]
+    rest = page.partition("## Beside the verdict")[2].partition("\n## ")[0]
+    assert re.findall(r"^- \*\*(SB\d+)", rest, re.MULTILINE) == ["SB843"]
+
+
+def test_what_raises_beside_wrong_numbers_hides_neither_cause_nor_side():
+    failure = raised("greedy short", "AttributeError", "no x")
+    made = of(NEW, Verdict.FAILED, failure=failure, failures=(failure,), rest=Verdict.DIVERGED)
+
+    def of_stack(stack):
+        reason = Explanation(code="SB404", where="w", stack=stack)
+        return answer(
+            one(made.model_copy(update={"explained_by": (reason,)}), rules=texts(["SB404"]))
+        )
+
+    assert of_stack(NEW).side.wrong == NEW
+    assert of_stack(NEW).side.why.startswith(
+        f"{NEW} raises, {OLD} runs. {NEW} is wrong: embeddings"
+    )
+    assert (of_stack(OLD).side.wrong, of_stack(OLD).side.codes) == ("", ("SB404",))
 
 
 def test_a_defect_beside_the_verdict_is_named_below_the_answer():

@@ -338,3 +338,21 @@ def test_the_reason_of_an_absent_release_is_not_cut():
     absent = of("5.23", Verdict.ABSENT, absent=reason)
     text = " ".join(" ".join(lines(report(reference(), absent, code=0))).split())
     assert reason in text
+
+
+def test_what_the_code_alone_shows_stands_behind_the_remedy_where_the_cell_cannot_show_it():
+    """generate() raises, so nothing shows that it hands over the cache by another name."""
+    places = {"SB713": Place("m.py", 7, 5), "SB303": Place("m.py", 9, 5)}
+
+    def then(verdict, *last, **fields):
+        failure = raised("greedy short", "AttributeError", "no")
+        cell_ = of(
+            "5.23", verdict, failure=failure if verdict is Verdict.FAILED else None, **fields
+        )
+        return field(screen(report(reference(), cell_), [PATH], places, last=last), "then")
+
+    assert then(Verdict.FAILED, "SB713").startswith("SB713 (m.py:7:5): ")
+    assert then(Verdict.FAILED) == ""
+    assert then(Verdict.DIVERGED, "SB713") == ""
+    named = (Finding(code="SB713", where="m.py:7", evidence=("x",)),)
+    assert then(Verdict.FAILED, "SB713", findings=named) == ""

@@ -98,9 +98,9 @@ def _first(numbers: Sequence[float]) -> str:
 
 RULES = (
     Rule("SB926", _of_kind("forward", "ignored")),
-    Rule("SB927", _of_kind("forward", "refused")),
+    Rule("SB927", _of_kind("forward", "refused"), is_general=True),
     Rule("SB928", _of_kind("generate", "ignored")),
-    Rule("SB929", _of_kind("generate", "refused")),
+    Rule("SB929", _of_kind("generate", "refused"), is_general=True),
     Rule("SB947", _other_states),
     Rule("SB948", _masked_otherwise),
     Rule("SB949", _led_elsewhere),

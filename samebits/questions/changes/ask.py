@@ -171,13 +171,16 @@ def _calls(run: Run, cells: Sequence[ReadyCell]) -> Calls:
 def _model(run: Run, row: RowName, sides: Cells) -> Model:
     """Return what the config of a model names, in any of its stacks."""
     words: set[str] = set()
+    generates = False
     for ready in (ready for cells in sides.values() for ready in cells):
         capture = run.capture(ready.cell)
+        skips = capture.skips if capture is not None else ()
+        generates |= all(skip.why != "no generation" for skip in skips)
         if capture is not None:
             signals = capture.signals
             words.update(_strings(signals.config or {}))
             words.update([signals.load.model_class] if signals.load else [])
-    return Model(frozenset(words), frozenset(_off(run, row)))
+    return Model(frozenset(words), frozenset(_off(run, row)), generates)
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.changes import parts
-from samebits.questions.changes.files import area_of
+from samebits.questions.changes.files import area_of, is_of_generation
 from samebits.questions.changes.reach import owner_of, reached
 from samebits.questions.changes.records import Step, Unrun
 
@@ -64,10 +64,12 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
     unrun: list[tuple[_Rank, Unrun]] = []
     unreached: Counter[Why] = Counter()
     for place in _changed(reference, candidate):
-        if any(place in side.reached.ran for side in sides):
-            if _ran_where_it_differs(place, sides):
-                ran += 1
-                continue
+        has_run = any(place in side.reached.ran for side in sides)
+        if has_run and _ran_where_it_differs(place, sides):
+            ran += 1
+        elif not model.generates and is_of_generation(place.file):
+            unreached["class"] += 1
+        elif has_run:
             entry = _unrun(place, reference, candidate, 0, model)
             entry = entry.model_copy(update={"ran_elsewhere": True})
             unrun.append((_rank(place, entry, sides), entry))

@@ -102,6 +102,11 @@ def is_of_model(file: str) -> bool:
     return _MODEL.match(file) is not None
 
 
+def is_of_generation(file: str) -> bool:
+    """Return True for a file of generate() alone, which a model that does not generate runs at most to be built."""
+    return file.startswith("generation/")
+
+
 def is_run_by(file: str, questions: Collection[str]) -> bool:
     """Return True if one of some questions runs such files."""
     kind = kind_of(file)

@@ -49,6 +49,8 @@ class Model(NamedTuple):
     """Strings of its config and the name of its class."""
     off: frozenset[str] = frozenset()
     """Questions that it is not asked."""
+    generates: bool = True
+    """Whether its class has a generate() that continues a text."""
 
     def opens(self, key: str) -> bool:
         """Return True if the config names the key of a table."""

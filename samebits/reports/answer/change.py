@@ -9,7 +9,7 @@ from samebits.compare.describe import short, some
 from samebits.compare.outcome import has_other_size
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.findings.rule import RAISED, STATE, UNSTABLE
 from samebits.questions.registry import is_about, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
@@ -120,12 +120,13 @@ def only_draws(cell: CellResult) -> bool:
 
 
 def _unstable(cell: CellResult) -> str:
-    if not cell.explained_by:
+    of_instability = {rule.code: rule for rule in rules() if rule.explains & (UNSTABLE | STATE)}
+    found = [of_instability[e.code] for e in cell.explained_by if e.code in of_instability]
+    if not found:
         return "two runs of the same release give different numbers"
-    if only_draws(cell):
+    if all(rule.explains == UNSTABLE for rule in found):
         return "every forward gives different numbers"
-    codes = {explanation.code for explanation in cell.explained_by}
-    if codes <= {rule.code for rule in rules() if "state" in rule.explains}:
+    if all(rule.explains & STATE for rule in found):
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):
         unseen = "" if cell.failures else ", which no output that was compared shows"

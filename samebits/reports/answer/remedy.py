@@ -12,13 +12,13 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining, faults, raises, sound
+from samebits.reports.answer.side import faults, raises, sound
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import KINDS, explaining_codes
+from samebits.reports.plain import explaining_codes, mended, remedy_as_seen
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
@@ -36,7 +36,7 @@ _OF_USES = "SB9"
 
 
 def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
-    """Return what to do: the remedy of the first defect that explains it, else the safe release.
+    """Return what to do: the remedies of the defects that explain it, else the safe release.
 
     ``rows`` are those of the model that differ in this way, that of the cell first.
     """
@@ -49,13 +49,12 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
     use = _use(right, cell, rows, report) if right else ""
-    defects = sorted((t for t, _ in explaining(cell, report)), key=lambda t: KINDS.index(t.kind))
-    if defects:
-        text = next((t for t in defects if not _refers(t, defects)), defects[0])
-        is_own = text.kind == "crash"
-        limit = MAX_REMEDY if is_own or not use else 0
-        advice = _replacement(cell, text) or first_sentences(text.remedy, limit)
-        parts = [advice.rstrip("."), use] if is_own else [use, advice.rstrip(".")]
+    if found := mended([cell], report):
+        texts = {text.code: text for text in report.rules}
+        # of several changes the way around them comes first, as it is the shorter one
+        is_own = texts[next(iter(found))].kind == "crash" and len(found) == 1
+        advice = _advice(cell, found, texts, MAX_REMEDY if is_own or not use else 0)
+        parts = [advice, use] if is_own else [use, advice]
         return ". Or: ".join(filter(None, parts))
     if outputs := other_form(cell):
         return f"Adapt code that reads {some(outputs)}, if there is any"
@@ -69,9 +68,27 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     return ""
 
 
-def _refers(text: RuleText, defects: Sequence[RuleText]) -> bool:
-    """Return True if a remedy leaves it to that of another one of these defects, which is more exact."""
-    return any(other.code in text.remedy for other in defects if other.code != text.code)
+def _advice(
+    cell: CellResult,
+    found: Mapping[str, Sequence[str]],
+    texts: Mapping[str, RuleText],
+    limit: int,
+) -> str:
+    """Return the remedies of all defects to mend; of several the first sentence of each, after its code."""
+    remedies = {
+        code: _replacement(cell, texts[code])
+        or first_sentences(
+            remedy_as_seen(texts[code], [cell]), 0 if found.keys() - {code} else limit
+        )
+        for code in found
+    }
+    if len(found) == 1 and not any(found.values()):
+        return next(iter(remedies.values())).rstrip(".")
+    lines = []
+    for code, text in remedies.items():
+        also = f" (and {', '.join(found[code])})" if found[code] else ""
+        lines.append(f"{code}{also}: {text.rstrip('.')}")
+    return "; ".join(lines)
 
 
 def _unchanged(row: Row) -> str:
@@ -87,8 +104,8 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
         packages = (e.where for e in cell.explained_by if e.code == NEEDED)
         options = " ".join(f"--package {package}" for package in dict.fromkeys(packages))
         return f"Name what the model needs: samebits check MODEL {options}"
-    message = cell.failure.message if cell.failure is not None else ""
-    named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", message)]
+    messages = " ".join(f.message for f in (cell.failure, *cell.failures) if f is not None)
+    named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", messages)]
     return f"{named[0]}: {text.instead[named[0]]}" if named else ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import some
 from samebits.diagnose.failing import failing_signals
+from samebits.findings.rule import RAISED
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
 from samebits.questions.registry import rules
@@ -59,8 +60,10 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     if cell.judged is Verdict.ROUNDING or cell.judged is Verdict.IDENTICAL:
         return Side(why="both: the difference goes away in float64" if cell.figure else "both")
     by_finding = _by_findings(cell, report, group)
-    if by_finding.why:
+    if by_finding.why and not _is_of_the_rest(cell, report):
         return _with_shared(by_finding, cell, row, report)
+    if cell.judged is Verdict.FAILED and by_finding.why:
+        return _with_exception(by_finding, cell, row, report)
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
         by_itself = _by_itself(cell, row, report)
         both = (by_itself.why, _by_reason(cell, report).why)
@@ -137,7 +140,9 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     if len(stacks) > 1:
         each = "; ".join(f"{release(s, report)}: {_name(t)} ({t.code})" for t, s in defects)
         return Side("", codes, f"neither. {each}")
-    text = min((text for text, _ in defects), key=lambda text: KINDS.index(text.kind))
+    # what raises beside numbers that differ from run to run is not what makes them differ
+    kinds = KINDS if cell.judged is Verdict.FAILED else [*KINDS[1:], KINDS[0]]
+    text = min((text for text, _ in defects), key=lambda text: kinds.index(text.kind))
     name = _name(text)
     others = [code for code in codes if code != text.code]
     found = ", ".join([text.code, *others])
@@ -205,6 +210,21 @@ def _name(text: RuleText) -> str:
 
 def _wrong(stack: str, report: Report) -> str:
     return f"{release(stack, report)} is wrong"
+
+
+def _is_of_the_rest(cell: CellResult, report: Report) -> bool:
+    """Return True if findings explain what differs in a cell that raises, and none its exception."""
+    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    codes = {text.code for text, _ in explaining(cell, report)}
+    return cell.judged is Verdict.FAILED and of_exceptions.isdisjoint(codes)
+
+
+def _with_exception(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
+    """Return what findings say of the rest of a cell, after which side raises."""
+    by_itself = _by_itself(cell, row, report)
+    wrong = found.wrong if found.wrong == by_itself.wrong else ""
+    why = ". ".join(filter(None, (by_itself.why, found.why)))
+    return Side(wrong, found.codes, why)
 
 
 def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:

@@ -9,11 +9,12 @@ from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, text_with_code, title
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
 from samebits.reports.beside import defects, of_releases
-from samebits.reports.plain import KINDS
+from samebits.reports.plain import KINDS, mended, remedy_as_seen
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
 from samebits.reports.stories import is_reference
 from samebits.text.blocks import bullets, details, first_of, heading, link, page, table
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
@@ -42,6 +43,8 @@ class Defect(NamedTuple):
     models: tuple[str, ...]
     severity: int
     """Place of the worst verdict that it explains; that of a failing cell comes first."""
+    also: tuple[str, ...]
+    """Other defects that go with it."""
 
 
 def to_do(report: Report) -> Markdown:
@@ -54,7 +57,7 @@ def to_do(report: Report) -> Markdown:
     return page(
         [
             heading(2, "What to do"),
-            *_remedies([(defect.text, defect.models) for defect in needed]),
+            *_remedies([(d.text, d.models, d.also) for d in needed], report),
             fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
         ]
     )
@@ -72,7 +75,7 @@ def beside_the_verdict(report: Report) -> Markdown:
     return page(
         [
             heading(2, "Beside the verdict"),
-            *_remedies([(defect.text, defect.models) for defect in needed]),
+            *_remedies([(defect.text, defect.models, ()) for defect in needed], report),
             fill("In the reference alone: {}.", titles) if repaired else EMPTY,
             _of_releases(report, released) if released else EMPTY,
         ]
@@ -93,9 +96,11 @@ def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]
     )
 
 
-def _remedies(defects: Sequence[tuple[RuleText, Sequence[str]]]) -> Iterator[Markdown]:
+def _remedies(
+    defects: Sequence[tuple[RuleText, Sequence[str], Sequence[str]]], report: Report
+) -> Iterator[Markdown]:
     """Yield the remedies of the first defects with their models, and how many more there are."""
-    yield bullets(_bullet(*defect) for defect in defects[:MAX_DEFECTS])
+    yield bullets(_bullet(report, *defect) for defect in defects[:MAX_DEFECTS])
     if (n_more := len(defects) - MAX_DEFECTS) > 0:
         yield fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
 
@@ -106,18 +111,23 @@ def needs_nothing(text: RuleText) -> bool:
 
 
 def _defects(report: Report) -> list[Defect]:
-    texts = {text.code: text for text in report.rules if text.scope == "model"}
-    models: dict[str, dict[str, int]] = {}
-    for cell in report.cells:
-        rank = WORST_FIRST.index(cell.judged) + (0 if fails(cell) else len(WORST_FIRST))
-        for explanation in cell.explained_by:
-            of_code = models.setdefault(explanation.code, {})
-            model = cell.cell.model
-            of_code[model] = min(rank, of_code.get(model, rank))
+    texts = {text.code: text for text in report.rules}
+    models: dict[str, list[str]] = {}
+    also: dict[str, dict[str, None]] = {}
+    of_models = grouped(report.cells, lambda cell: cell.cell.model)
+    for model, cells in of_models.items():
+        for of_code, others in mended(cells, report).items():
+            models.setdefault(of_code, []).append(model)
+            also.setdefault(of_code, {}).update(dict.fromkeys(others))
+    ranks = _ranks(report)
     defects = [
-        Defect(texts[code], tuple(ranks), min(ranks.values()))
-        for code, ranks in models.items()
-        if code in texts
+        Defect(
+            texts[of_code],
+            tuple(names),
+            min(ranks[each] for each in (of_code, *also[of_code]) if each in ranks),
+            tuple(also[of_code]),
+        )
+        for of_code, names in models.items()
     ]
     return sorted(
         defects,
@@ -125,10 +135,22 @@ def _defects(report: Report) -> list[Defect]:
     )
 
 
-def _bullet(text: RuleText, models: Sequence[str]) -> Markdown:
+def _ranks(report: Report) -> dict[str, int]:
+    """Return defect -> the place of the worst verdict that it explains; that of a failing cell comes first."""
+    ranks: dict[str, int] = {}
+    for cell in report.cells:
+        rank = WORST_FIRST.index(cell.judged) + (0 if fails(cell) else len(WORST_FIRST))
+        for explanation in cell.explained_by:
+            ranks[explanation.code] = min(rank, ranks.get(explanation.code, rank))
+    return ranks
+
+
+def _bullet(report: Report, text: RuleText, models: Sequence[str], also: Sequence[str]) -> Markdown:
     shown = first_of([link(model, page_path(model)) for model in models], MAX_MODELS)
-    remedy = first_sentences(text.remedy, MAX_REMEDY)
-    return fill("**{}** ({}): {}", title(text), shown, text_with_code(remedy))
+    cells = [cell for cell in report.cells if cell.cell.model in models]
+    remedy = first_sentences(remedy_as_seen(text, cells), MAX_REMEDY)
+    others = f", and {', '.join(also)}" if also else ""
+    return fill("**{}{}** ({}): {}", title(text), others, shown, text_with_code(remedy))
 
 
 def models(report: Report, pages: Collection[str]) -> Markdown:

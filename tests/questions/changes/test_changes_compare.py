@@ -292,3 +292,17 @@ def test_another_cache_does_not_come_before_a_method_of_the_model(release):
         release, ("return 17", "return 18"), ("return n, quantize", "return n + 1, quantize")
     )
     assert unrun(result)[0] == ("TinyModel.save_parts", "own")
+
+
+@pytest.mark.parametrize(("generates", "counts"), [(True, (1, {})), (False, (0, {"class": 1}))])
+def test_generate_is_out_of_reach_of_a_model_that_does_not_generate(
+    release, monkeypatch, generates, counts
+):
+    """An encoder makes a GenerationConfig at most: no argument of generate() can be given to it."""
+    import_of = "from ...utils import helper"
+    monkeypatch.setitem(
+        FILES, OWN, MODELING.replace(import_of, "from ...generation.utils import helper")
+    )
+    monkeypatch.setitem(FILES, "generation/utils.py", "def helper(x):\n    return x * 19\n")
+    step = of(release, ("x * 19", "x * 23"), model=Model(generates=generates))
+    assert (step.unrun, step.unreached) == counts
