@@ -21,29 +21,7 @@ from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
 SCHEMA_VERSION: Literal[23] = 23
-# History of SCHEMA_VERSION:
-# 1: first.
-# 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
-#    have no extremes, and identical ones no hashes.
-# 3: repeated values are in ``shared`` and are referred to; the list of written files.
-# 4: plain JSON, no references.
-# 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
-#    beside notes; the level.
-# 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
-# 7: every output of a forward, and the state that cells leave behind; where a model stands in the
-#    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
-# 8: one training step of each model, where its draws moved with dropout, and how it accumulates.
-# 9: the first operation of a training step that differs, the pieces of a loss that restore it, each
-#    model trained by transformers' own Trainer, torch's settings that changed, and what only a GPU has.
-# 10: which files name code of a model that was not run, modules that no prompt ran, what decides a
-#    verdict, the defects that explain it, tensors that are trained in one release only, the step of a
-#    load that replaces a tensor, and the steps of a model that are no part of the class that was compared.
-# 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
-#    autocast, no classes of Trainer's collator and sampler.
-# 12: what questions beside the verdict say of a row lies under their names in ``answers``.
-# 13: attributes of tokenizers, and what releases write.
-# 14: generate() with each kind of cache.
-# 15: pipelines, arguments of forward, options and counts of processors.
+# History of SCHEMA_VERSION, from the oldest that can be read:
 # 16: arguments of generate(), other classes of a checkpoint, crossings of tokenizers, processors, generation
 #     settings and chat templates.
 # 17: which layer's output each entry of hidden_states holds, and what a mask of ones changes.

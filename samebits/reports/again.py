@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from samebits.base.errors import SamebitsError, shown
 from samebits.questions.registry import explained, texts
 from samebits.records.report import SCHEMA_VERSION, Report
-from samebits.reports import earlier, owned, packed
+from samebits.reports import owned, packed
 from samebits.reports.formats.registry import FORMATS
 from samebits.reports.write import write
 from samebits.text.names import CAPSULES, LOCKS
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from samebits.reports.write import Written
 
-OLDEST_VERSION = 5
-"""The oldest schema_version that can be read: samebits/reports/earlier.py has the way from there."""
+OLDEST_VERSION = 16
+"""The oldest schema_version that can be read: since then fields were only added."""
 
 
 class ReportFileError(SamebitsError):
@@ -63,8 +63,7 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = earlier.reworded(document if version > earlier.LAST else earlier.now(document))
-    current = {key: value for key, value in current.items() if key != "schema_version"}
+    current = {key: value for key, value in document.items() if key != "schema_version"}
     try:
         report = Report.model_validate_json(json.dumps(current))
     except ValidationError as error:

@@ -4,7 +4,7 @@ from markdown_it import MarkdownIt
 from samebits.questions.crossings.records import Crossing, CrossingsOfRow
 from samebits.questions.crossings.section import TITLE, crossings, crossings_of, has_losses
 from samebits.records.capture import Failure
-from samebits.reports import document, earlier
+from samebits.reports import document
 from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
@@ -208,13 +208,3 @@ def test_nothing_in_it_can_become_markup():
         html = parser.render(text)
         assert "<script" not in html
         assert "<strong>x</strong>" not in html
-
-
-def test_crossings_of_an_earlier_report_are_found_in_their_row():
-    name, answer = lossy()
-    rows = [{"model": name, "variant": variant} for variant in ("float32-sdpa", "bfloat16-sdpa")]
-    record = answer.model_dump(mode="json")
-    now = earlier.now({"rows": rows, "crossings": [rows[0] | record]})
-    assert now == {
-        "rows": [rows[0] | {"answers": {"crossings": record}}, rows[1] | {"answers": {}}],
-    }

@@ -1,10 +1,8 @@
-"""Which cells have their processors asked, what a row keeps of them, and rows of earlier reports."""
+"""Which cells have their processors asked, and what a row keeps of them."""
 
 import numpy as np
 
 from samebits.questions.processors import QUESTION
-from samebits.records.report import RowFacts
-from samebits.reports import earlier
 from tests.support.builders import Memory, sound
 from tests.support.processed import case, signal
 
@@ -31,15 +29,3 @@ def test_a_row_has_what_differs_from_the_reference_and_no_cases():
 def test_without_the_reference_s_the_first_stack_is_compared_with():
     answer = of_row(a=PLAIN, b=None, c=OTHER)
     assert {s: report.reference for s, report in answer.compared.items()} == {"c": "a"}
-
-
-def test_a_row_of_an_earlier_report_is_read():
-    answer = of_row(a=OTHER, b=PLAIN)
-    facts = answer.model_dump(mode="json")
-    old = {"model": "m", "processors": facts["stacks"], "processed": facts["compared"]}
-    (row,) = earlier.now({"rows": [old]})["rows"]
-    assert row.keys() == {"model", "answers"}
-    read = RowFacts.model_validate({"answers": row["answers"]})
-    assert read.answers == {"processors": answer}
-    (without,) = earlier.now({"rows": [{"model": "m"}]})["rows"]
-    assert without["answers"] == {}

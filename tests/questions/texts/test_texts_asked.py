@@ -8,7 +8,6 @@ from samebits.questions.texts import QUESTION
 from samebits.questions.texts.ask import changes, of_captures, options
 from samebits.questions.texts.records import TextsOfRow, TextsSignal
 from samebits.records.comparison import FactChange
-from samebits.reports import earlier
 from tests.support.builders import Memory, cell_id, model_spec, sound, tokenizer
 from tests.support.outcomes import outcomes
 
@@ -50,16 +49,3 @@ def test_what_changed_of_texts_follows_what_changed_of_the_tokenizer():
 def test_every_level_asks_it():
     assert QUESTION.key.always
     assert options(cell_id(), model_spec()) is not None
-
-
-def test_a_report_of_before_has_its_texts_among_the_answers():
-    texts = {"5.x": {"reference": "4.48", "operations": []}}
-    kept = {"class_name": "T", "knows_backend": True}
-    gone = {"parts": None, "corpus": None, "conversations": None}
-    row = {"model": "m", "tokenizers": {"5.x": kept | gone}, "texts": texts}
-    (now,) = earlier.now({"rows": [row]})["rows"]
-    assert now == {
-        "model": "m",
-        "tokenizers": {"5.x": kept},
-        "answers": {"texts": {"stacks": texts}},
-    }
