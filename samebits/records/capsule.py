@@ -12,9 +12,6 @@ from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
 FORMAT_VERSION: Literal[2] = 2
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: its hashes are BLAKE3, which it names.
 
 
 class Fed(Record):

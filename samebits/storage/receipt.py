@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from samebits.base.filestate import Dependencies, Identity
 
 FORMAT_VERSION = 3
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: when it expires; a check, which has no matrix file, leaves one, too.
 
 FOLDER = "receipts"
 """Folder of the receipts, in the folder of what is kept between runs."""

@@ -38,20 +38,6 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId, Level
 
 FORMAT_VERSION: Literal[14] = 14
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: bands.
-# 4: items name their prompt, layer and tensor in fields.
-# 5: its hashes are BLAKE3, which it names.
-# 6: every output, and the state that is left behind.
-# 7: what tokenizers make of a corpus.
-# 8: what processors make of images, videos and sounds.
-# 9: torch's settings that changed, what exists only on a GPU, what processors make of outputs of a model.
-# 10: modules that no prompt ran, and what decides a verdict.
-# 11: what the captures say is one record, which the report's rows have, too.
-# 12: what questions say lies under their names.
-# 13: all exceptions of a cell that count.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""

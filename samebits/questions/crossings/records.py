@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from samebits.records.report import Row
 
 FORMAT_VERSION: Literal[7] = 7
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: tensors without plain bytes are named.
-# 4: its hashes are BLAKE3, which it names.
-# 5: it names its cell.
-# 6: which functions of transformers the job entered.
-# 7: what lies beside the model, such as its tokenizer.
 
 CrossingOutcome = Literal[
     "same bits",
