@@ -7,9 +7,9 @@ import types
 import torch
 import transformers
 from raising import raised
-from samebits_probe.model import prompted
+from samebits_probe.model import prompted, targets
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.questions.training import batches, chance, origin, relations, signals, targets
+from samebits_probe.questions.training import batches, origin, relations, signals
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.way import Setting
 
@@ -123,7 +123,7 @@ def test_draws_in_another_order_are_no_difference_and_float64_draws_the_same():
     near = [float(of.forward(batch.kwargs).loss) for of in (learner, learner.in_float64())]
     assert 0 < abs(near[0] - near[1]) < 1e-5, near
     before = torch.rand
-    with chance.order_free():
+    with targets.order_free():
         first, second = torch.rand(3), torch.rand(3)
         own = [torch.rand(3, generator=torch.Generator().manual_seed(n)) for n in (1, 2)]
     assert torch.equal(first, second)

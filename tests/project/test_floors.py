@@ -124,7 +124,6 @@ def test_the_core_of_the_probes_knows_no_question(path):
 
 MAY_USE = {
     "trainer": {"training"},
-    "classes": {"training"},
     "pipelines": {"processors"},
     "crossings": {"texts", "processors"},
 }

@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import choice, forks, outputs
+from samebits_probe.model import choice, forks, outputs, targets
 from samebits_probe.model.choice import PIXELS
 from samebits_probe.model.inputs import in_dtype, n_rows, seeded_numbers
 from samebits_probe.model.series_shapes import shapes
+from samebits_probe.model.targets import FUTURE
 from samebits_probe.model.tensor import samples
 from samebits_probe.process.failure import raised
-from samebits_probe.questions.training import batches, chance, targets
-from samebits_probe.questions.training.batches import FUTURE
 
 Facts = dict[str, Any]
 _LENGTH = 12
@@ -109,7 +108,7 @@ def _with_labels(model: Any, way: Facts) -> Facts:
 def _forward(model: Any, way: Facts) -> Any:
     """Return what a forward gives; a loss that matches objects draws what follows from shapes alone."""
     has_objects = targets.MASKS in way or isinstance(way.get(targets.LABELS), list)
-    with chance.order_free() if has_objects else nullcontext():
+    with targets.order_free() if has_objects else nullcontext():
         return model(**way)
 
 
@@ -123,7 +122,7 @@ def _with_targets(model: Any, way: Facts, named: dict[str, torch.Tensor]) -> Fac
         images = targets.images(way)
         return images | targets.labels(model, images, targets.FULL)
     if "labels" in names and logits is not None and logits.ndim == 4 and pixels is not None:
-        return way | {"labels": batches.of_pixels(logits, pixels)}
+        return way | {"labels": targets.of_pixels(logits, pixels)}
     return way
 
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 import torch
 
-from samebits_probe.model import choice, forks, load, named, outputs, series_shapes
+from samebits_probe.model import choice, forks, load, named, outputs, series_shapes, targets
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import (
     each_row_twice,
@@ -26,7 +26,7 @@ from samebits_probe.model.inputs import (
     token_config,
 )
 from samebits_probe.model.prompted import PHRASES
-from samebits_probe.questions.training import pictured, targets
+from samebits_probe.questions.training import pictured
 
 IGNORED = -100
 """The label that no loss counts."""
@@ -40,10 +40,6 @@ _TARGET = 7
 """Labels of a row of an encoder-decoder."""
 _SPELLING = 3
 """Labels of a row of a model with a CTC loss."""
-_NO_CLASS = 255
-"""The class of a pixel that no loss counts, unless a config names another."""
-FUTURE = "future_values"
-"""What a model of series is to predict: it computes a loss of them."""
 ITEMS = "num_items_in_batch"
 ROUTER = "output_router_logits"
 IMAGES = "images"
@@ -124,7 +120,9 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
     ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first, and a model
     that takes images among its tokens the one with an image in each row.
     """
-    takes_labels = any(forks.accepts(model, name) for name in ("labels", targets.MASKS, FUTURE))
+    takes_labels = any(
+        forks.accepts(model, name) for name in ("labels", targets.MASKS, targets.FUTURE)
+    )
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and targets.is_contrastive(model):
         return [_of_pairs(prompts)]
@@ -259,7 +257,7 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     with torch.no_grad():
         logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
-        return of_pixels(logits, inputs[choice.PIXELS])
+        return targets.of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
         raise NoLoss(f"no rule makes labels for {shape}")
@@ -286,18 +284,10 @@ def _with_frames(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return inputs | {choice.MASK: torch.ones(features.shape[:2], dtype=torch.long)}
 
 
-def of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
-    """Return a class for each pixel of images, [rows, height, width]; one of each row is ignored."""
-    shape = (pixels.shape[0], *pixels.shape[-2:])
-    labels = (torch.arange(shape[0] * shape[1] * shape[2]).reshape(shape) // 3) % logits.shape[1]
-    labels[:, 0, 0] = _NO_CLASS
-    return labels
-
-
 def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    if not (shape := series_shapes.shapes(model.config).get(FUTURE)):
+    if not (shape := series_shapes.shapes(model.config).get(targets.FUTURE)):
         raise NoLoss("the config does not tell how many values are to be predicted")
-    return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
+    return seeded_numbers("training", targets.FUTURE, (n_rows(inputs), *shape))
 
 
 def _of_pairs(prompts: Mapping[str, dict[str, Any]]) -> Batch:
@@ -320,8 +310,8 @@ def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> 
         inputs = _with_frames(model, inputs)
         labels = torch.arange(1, 1 + _SPELLING).repeat(n_rows(inputs), 1)
         yield Batch(name, inputs | {"labels": labels})
-    elif forks.accepts(model, FUTURE):
-        yield Batch(name, inputs | {FUTURE: _of_series(model, inputs)})
+    elif forks.accepts(model, targets.FUTURE):
+        yield Batch(name, inputs | {targets.FUTURE: _of_series(model, inputs)})
     elif targets.labels(model, inputs, targets.FULL):
         inputs = targets.images(inputs)
         for case, numbers in (("objects", targets.FULL), ("no object", targets.EMPTY)):

@@ -6,19 +6,15 @@ A step is compared without chance: no release promises which numbers a seed give
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 
 SEED = 0
 _CHANCE = re.compile(r"drop(?!ped)|jitter|mask_(time|feature)_prob|noise_std")
 """Attributes of modules and fields of configs that make a training forward draw numbers."""
-_DRAWS = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like")
-"""Functions of torch by which losses draw."""
 _MAX_CONFIG_DEPTH = 4
 _CONFIG = "config"
 _SPEC_AUGMENT = "apply_spec_augment"
@@ -62,29 +58,6 @@ def switched_on(model: Any, settings: tuple[Setting, ...]) -> Iterator[None]:
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
-
-
-@contextlib.contextmanager
-def order_free() -> Iterator[None]:
-    """Let each draw of a loss follow from its shape alone for a while.
-
-    Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
-    order, or a step in float64, would have others.
-    """
-    draws: dict[str, Any] = {
-        name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS
-    }
-    with mock.patch.multiple(torch, **draws):
-        yield
-
-
-def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
-    torch.default_generator.manual_seed(SEED)
-    drawn = draw(*args, **kwargs)
-    if not drawn.is_floating_point() or "out" in kwargs:
-        return drawn
-    torch.default_generator.manual_seed(SEED)
-    return draw(*args, **kwargs | {"dtype": torch.float64}).to(drawn.dtype)
 
 
 def _fields(owner: Any) -> Iterator[tuple[str, float | bool]]:

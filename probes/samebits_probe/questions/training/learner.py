@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import choice, named, outputs, precision
+from samebits_probe.model import choice, named, outputs, precision, targets
 from samebits_probe.model.inputs import in_dtype
 from samebits_probe.model.leftover import seed
 from samebits_probe.process import progress
@@ -52,11 +52,11 @@ class Learner:
     def arithmetic(self) -> Iterator[None]:
         """Run code in the precision of this learner, and note what escapes it."""
         if self.promoted is None:
-            with chance.order_free():
+            with targets.order_free():
                 yield
             return
         watch = precision.Leaks(precision.smaller_than(self.promoted))
-        with precision.arithmetic_in(self.promoted, self.dtype), watch, chance.order_free():
+        with precision.arithmetic_in(self.promoted, self.dtype), watch, targets.order_free():
             yield
         self.leaks |= watch.leaks
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import determinism, heap, load, small
+from samebits_probe.model import determinism, heap, load, small, targets
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
-from samebits_probe.questions.training import batches, origin, pictured, relations, signals, targets
+from samebits_probe.questions.training import batches, origin, pictured, relations, signals
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.origin import Places

@@ -1,12 +1,16 @@
-"""Labels for losses that match what a model finds in an image with what is there: boxes, classes and masks.
+"""Labels for losses of images: of pixels, and of those that match what a model finds with what is there.
 
 They are constants, so that every release gets the same, and no two objects are alike.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -17,12 +21,19 @@ Facts = dict[str, Any]
 LABELS, MASKS, CLASSES = "labels", "mask_labels", "class_labels"
 CONTRAST = "return_loss"
 """Argument that asks for the loss of texts and of what belongs to them."""
+FUTURE = "future_values"
+"""What a model of series is to predict: it computes a loss of them."""
 FULL, EMPTY = (2, 1), (2, 0)
 """Objects of each image: different numbers, so that a mean over images is none over objects, and none at all."""
 _BOXES = ((0.3, 0.35, 0.3, 0.4), (0.7, 0.6, 0.35, 0.25))
 """Center, width and height of each object, as parts of the image."""
 _N_CLASSES = 2
 """Classes that are used: the fewest that a model has, and phrases that a text has (model.prompted)."""
+_NO_CLASS = 255
+"""The class of a pixel that no loss counts, unless a config names another."""
+_SEED = 0
+_DRAWS = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like")
+"""Functions of torch by which losses draw."""
 _DICTS = re.compile(r"\bdict\b", re.IGNORECASE)
 
 
@@ -90,3 +101,34 @@ def _masks(number: int, pixels: torch.Tensor) -> torch.Tensor:
         left, right = int((x - w / 2) * width), int((x + w / 2) * width) + 1
         mask[top:bottom, left:right] = 1
     return masks
+
+
+def of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+    """Return a class for each pixel of images, [rows, height, width]; one of each row is ignored."""
+    shape = (pixels.shape[0], *pixels.shape[-2:])
+    labels = (torch.arange(shape[0] * shape[1] * shape[2]).reshape(shape) // 3) % logits.shape[1]
+    labels[:, 0, 0] = _NO_CLASS
+    return labels
+
+
+@contextlib.contextmanager
+def order_free() -> Iterator[None]:
+    """Let each draw of a loss follow from its shape alone for a while.
+
+    Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
+    order, or a step in float64, would have others.
+    """
+    draws: dict[str, Any] = {
+        name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS
+    }
+    with mock.patch.multiple(torch, **draws):
+        yield
+
+
+def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    torch.default_generator.manual_seed(_SEED)
+    drawn = draw(*args, **kwargs)
+    if not drawn.is_floating_point() or "out" in kwargs:
+        return drawn
+    torch.default_generator.manual_seed(_SEED)
+    return draw(*args, **kwargs | {"dtype": torch.float64}).to(drawn.dtype)
