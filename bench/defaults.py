@@ -17,25 +17,21 @@ import subprocess
 import urllib.request
 import zipfile
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 from bench.place import ROOT, WORK
 from bench.stated import written
-from bench.stated.sources import CONSTANTS, kind_of, of_file, shared_constants
+from bench.stated.sources import CONSTANTS, Stated, kind_of, of_file, shared_constants
 from samebits.defaults.moved import is_same
 from samebits.defaults.table import FILE, Table, from_text
 from samebits.matrix.known import releases
 from samebits.stacks.build import interpreter_of
 from samebits.stacks.places import stacks_folder
 from samebits_wire.places import STAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from bench.stated.sources import Stated
 
 OUT = ROOT / "samebits" / "defaults" / FILE
 INDEX = "https://pypi.org/pypi/transformers/json"

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +27,6 @@ from samebits.reports import again
 from samebits.reports.packed import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from samebits.records.report import Report
 
 DEVICE = "cuda"

@@ -7,6 +7,7 @@ that it is current.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from samebits.questions.registry import rules
 from samebits.questions.relations.lines import breaks
 from samebits.records.ids import Verdict
 from samebits.reports import again
-from samebits.reports.answer import answers, faults, first_sentences, is_quiet
+from samebits.reports.answer import Answer, answers, faults, first_sentences, is_quiet
 from samebits.reports.answer.side import sound
 from samebits.reports.packed import NAME
 from samebits.reports.stories import SEVERITY
@@ -26,10 +27,7 @@ from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits.records.report import Report, Row
-    from samebits.reports.answer import Answer
 
 ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "reports" / "zoo"

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -28,13 +29,10 @@ from bench.real_size import LEVELS
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import signals_of
 from samebits.records.ids import Verdict
-from samebits.records.report import Report
+from samebits.records.report import Report, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from samebits.records.comparison import CellResult
-    from samebits.records.report import Row
 
 
 FORMAT_VERSION = 1

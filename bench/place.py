@@ -7,21 +7,17 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from bench.took import run
+from bench.took import Took, run
 from samebits.stacks.build import interpreter_of
 from samebits.stacks.places import stacks_folder
 from samebits_wire.places import STAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bench.took import Took
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".samebits"

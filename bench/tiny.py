@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any
 
 PACKAGES = ("pillow", "scipy", "timm", "torchvision")
 """What some classes need to be made at all; users of these types have it."""

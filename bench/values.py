@@ -12,15 +12,12 @@ A path names the keys from the top, without the indexes of lists: ``rows.cells.l
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.wording import repeatable
+from bench.wording import Pair, Wording, repeatable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bench.wording import Pair, Wording
-
     Path = tuple[str | int, ...]
 
 UNREPEATABLE = {"seconds", "cpu", "started", "samebits", "matrix_digest"}

@@ -7,15 +7,13 @@ report of the run is in the folder that is printed, and what was found belongs i
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from bench.place import WORK, Place
 from bench.tiny import matrix
 from samebits.records.compat import CompatFile
 from samebits.text.blocks import table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 TYPES = (
     "llama mistral qwen2 qwen3 gemma gemma2 gemma3_text cohere olmo olmo2 phi phi3 gpt2 gpt_neo gpt_neox gptj bloom falcon opt "

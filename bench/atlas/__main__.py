@@ -9,15 +9,13 @@ changed that names a cause or a side, ``--borders`` compares the borders alone.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bench.atlas import book, pages, plan
 from bench.place import WORK, Place
 from bench.tiny import matrix
 from samebits.records.compat import CompatFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER = WORK / "atlas"
 

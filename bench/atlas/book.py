@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.records.compat import CompatFile, CompatModel, CompatRange
 from samebits.reports.answer.side import NOT_KNOWN
 from samebits.reports.packed import compressed, content
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 PATH = Path(__file__).parents[2] / "reports" / "atlas" / "compat.json.xz"
 MORE_THAN_ROUNDING = ("diverged", "undecided")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from samebits.text.markdown import Markdown, fill, join, prose
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from bench.atlas.book import Change
     from samebits.records.compat import CompatFile, CompatModel, CompatRange, Step
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bench.coverage.page import FACTS
 from bench.tiny import matrix
 from samebits.questions import questions
 from samebits.records.question import switches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 RELEASES = ("4.48.3", "4.51.3", "4.54.1", "4.57.6", "5.0.0", "5.3.0", "5.13.1", "5.24.0")
 """The newest patch of some minors since 4.48: the last one of 4.x, the first and the newest one of 5.x among them."""

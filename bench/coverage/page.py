@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.coverage.words import NO_CLASS, NO_FORWARD, NOT_ASKED, NOT_MADE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT / "bench" / "coverage.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.recall.cases import PASSING
@@ -10,8 +11,6 @@ from bench.recall.judge import codes, differing, line, places
 from samebits.questions.changes.section import SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bench.fixes.proof import Case
 
 Cell = dict[str, Any]

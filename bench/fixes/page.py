@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from tabulate import tabulate
 
 from bench.fixes.draw import DRAWS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RESULTS = Path(__file__).parent / "results.json"
 COMMITS = "https://github.com/huggingface/transformers/commit"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.defaults import command as defaults
 from samebits.lint import command as linter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from bench.guide.cases import Defaults, Lint
 
 Shown = dict[str, Any]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +20,6 @@ from bench.recall.cases import SWITCHES, Pair, zoo
 from bench.recall.judge import codes, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bench.place import Place
 
 EXECUTED = Path(__file__).with_name("executed.py")

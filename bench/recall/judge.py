@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from bench.recall.cases import PASSING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bench.recall.cases import ModelCase, Sign
+from bench.recall.cases import PASSING, ModelCase, Sign
 
 Cell = dict[str, Any]
 """A cell of report.json."""

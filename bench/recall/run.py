@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from bench.place import Place
 from bench.recall.judge import judge
-from bench.recall.parts import kept
+from bench.recall.parts import Part, Progress, kept
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bench.recall.cases import Group
-    from bench.recall.parts import Part, Progress
 
 OPTIONS = ("--no-repro", "--format", "junit")
 

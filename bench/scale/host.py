@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,6 @@ from samebits.terminal.progress import Progress
 from samebits.text.terminal import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits.matrix.spec import StackSpec
 
 COMMON = "common.json"

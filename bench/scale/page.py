@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
 
@@ -12,9 +13,6 @@ from bench.page import REAL_SIZE
 from bench.page import RESULTS as BENCH
 from bench.scale.estimate import MODELS, RELEASES, growth, lines
 from samebits.pipeline.cluster import CELLS_PER_TASK, MODELS_PER_CELL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 RESULTS = Path(__file__).parents[1] / "scale.json"

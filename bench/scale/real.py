@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bench.place import Place, zoo_cut
 from samebits.questions import questions
 from samebits.storage.store import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODELS, STACKS = 3, 2
 

@@ -6,8 +6,9 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -28,9 +29,6 @@ from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import InputsFile, PromptInputs
 from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RELEASES = (*(f"4.{minor}" for minor in range(48, 58)), *(f"5.{minor}" for minor in range(24)))
 """The 34 minor releases since 4.48."""

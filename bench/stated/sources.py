@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 from bench.stated.values import Scope, UnstatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from pydantic import JsonValue
 
 KINDS: Final = {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pydantic import JsonValue
 
 _RESAMPLING: Final = {

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from samebits.defaults.table import FIELDS, History
+from samebits.defaults.table import FIELDS, History, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bench.stated.sources import Stated
-    from samebits.defaults.table import Table
 
 FORMAT_VERSION: Final = 1
 _COMPACT: Final[dict[str, Any]] = {"separators": (",", ":")}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +30,12 @@ from samebits.reports.cell.cause import shown_cause
 from samebits.stacks.places import checks_folder
 from samebits.stacks.source import read as read_source
 from samebits.terminal.progress import silent
-from samebits.watch.causes import night_of
+from samebits.watch.causes import Group, night_of
 from samebits.watch.nights import changes
 from samebits.watch.records import WatchFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.report import Report
-    from samebits.watch.causes import Group
 
 MATRIX = ROOT / "examples" / "github" / "watch.yaml"
 FOLDER = WORK / "watch"

@@ -9,13 +9,12 @@ read again comes from the page cache.
 from __future__ import annotations
 
 import mmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 STRIDE = 32 << 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -15,8 +16,6 @@ from samebits.base.field_texts import text_of
 from samebits.base.homes import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pydantic import BaseModel
 
     R = TypeVar("R", bound=BaseModel)

@@ -9,20 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from unidiff.errors import UnidiffParseError
-from unidiff.patch import PatchSet
+from unidiff.patch import Hunk, PatchedFile, PatchSet
 
 from samebits.base.checkpoint import read_small
 from samebits.base.errors import PatchError, shown
 from samebits.base.filestate import below
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from unidiff.patch import Hunk, PatchedFile
 
 _NO_FILE = "/dev/null"
 _MAX_COPIED = 1 << 20

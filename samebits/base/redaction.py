@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -17,8 +18,6 @@ from pydantic import BaseModel
 from samebits_wire.folders import PART, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     M = TypeVar("M", bound=BaseModel)
 
 _SECRET = re.compile(

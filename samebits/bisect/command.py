@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from samebits.base.errors import OptionError
 from samebits.base.options import Option
 from samebits.bisect.finder import Finder, Request
-from samebits.bisect.history import History
-from samebits.bisect.subject import of_package, of_transformers
+from samebits.bisect.history import End, History
+from samebits.bisect.subject import Subject, of_package, of_transformers
 from samebits.bisect.trials import Trials
 from samebits.check import options as check
 from samebits.check.command import prepare
@@ -21,11 +22,7 @@ from samebits.stacks.slots import usable_cores
 from samebits.terminal.progress import silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from samebits.bisect.history import End
     from samebits.bisect.records import Bisection, Culprit, Hunk
-    from samebits.bisect.subject import Subject
     from samebits.matrix.spec import Matrix, ModelSpec
 
 HELP = """\

@@ -5,18 +5,15 @@ from __future__ import annotations
 import ast
 import difflib
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.bisect.records import Bisection, Culprit, Hunk
-from samebits.bisect.search import search
-from samebits.bisect.suspects import Suspects
+from samebits.bisect.search import Change, State, search
+from samebits.bisect.suspects import Changed, Place, Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from samebits.bisect.history import Commit, End, History
-    from samebits.bisect.search import Change, State
-    from samebits.bisect.suspects import Changed, Place
     from samebits.bisect.trials import Trials
     from samebits.records.report import Report
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from samebits.base.errors import StackError
-from samebits.bisect.history import HistoryError
-from samebits.bisect.suspects import Ran
+from samebits.bisect.history import End, HistoryError
+from samebits.bisect.suspects import Place, Ran
 from samebits.check.releases import NEWEST
 from samebits.matrix.spec import StackSpec
 from samebits.stacks import package_source
-from samebits.stacks.build import transformers_folder
+from samebits.stacks.build import Stack, transformers_folder
 from samebits.stacks.source import FOLDER, PACKAGE
 from samebits_wire.places import BESIDE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from samebits.bisect.history import End
-    from samebits.bisect.suspects import Place
-    from samebits.stacks.build import Stack
 
 
 class Subject(NamedTuple):

@@ -5,7 +5,8 @@ This only decides what is tried first. What is found is proven by trying the com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base import git
@@ -13,9 +14,6 @@ from samebits.questions.changes import source
 from samebits.questions.changes.release import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from samebits.bisect.history import Commit
 
 Entered = "Mapping[str, Iterable[int]]"

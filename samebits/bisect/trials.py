@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose import verdict
@@ -10,18 +11,15 @@ from samebits.jobs.cells import NOT_STARTED
 from samebits.matrix.plan import Selection
 from samebits.pipeline.opening import opened
 from samebits.pipeline.run import run_matrix
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from samebits.bisect.subject import Subject
     from samebits.bisect.suspects import Ran
     from samebits.matrix.spec import Matrix, StackSpec
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.records.capture import Capture
-    from samebits.records.ids import CellId
     from samebits.records.report import Report
     from samebits.terminal.progress import Progress
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.forwards import real_rows
 from samebits.compare.phases import word_and_prompt
 from samebits.records.capsule import Contrast, Fed, Feed, Question
-from samebits.records.ids import Verdict
+from samebits.records.ids import Signal, Verdict
 
 if TYPE_CHECKING:
     from samebits.compare.signals import TensorSource
     from samebits.records.capture import Capture, ForwardFacts
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import Signal
     from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 

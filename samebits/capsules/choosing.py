@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
 
 Scope = Literal["none", "failing", "all"]
 """failing: cells that fail the run. all: expected and rounding differences, too."""

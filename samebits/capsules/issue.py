@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
@@ -11,8 +12,6 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, pair, rounded_ulp, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.capsule import CapsuleFile, Side
     from samebits.records.comparison import CellResult, Metrics
     from samebits.records.trace import Cause

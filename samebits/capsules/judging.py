@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.capsules.asking import CannotReproduce, feed
@@ -15,17 +17,13 @@ from samebits.jobs.lab import Lab
 from samebits.jobs.ladder import climb
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.arguments import InputSetEntry
-from samebits.matrix.spec import Prompt
+from samebits.matrix.spec import ModelSpec, Prompt
 from samebits.records.question import keys
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.ladder.asking import Ask
-    from samebits.matrix.spec import ModelSpec
     from samebits.records.capsule import Feed, Question
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult

@@ -11,12 +11,14 @@ import contextlib
 import json
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from samebits.base.digests import digest_of
-from samebits.base.filestate import Identity, changed, identity
+from samebits.base.filestate import Dependencies, Identity, changed, identity
 from samebits.records.record import Record
 from samebits.stacks.environment import FOR_THE_HUB
 from samebits.storage.receipt import source_digest
@@ -24,10 +26,6 @@ from samebits_wire import seal
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from samebits.base.filestate import Dependencies
     from samebits.capsules.judging import Party
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,20 +19,16 @@ from samebits.capsules.asking import (
 )
 from samebits.capsules.issue import ZEROS, Issue, issue
 from samebits.capsules.judging import Judge, Party
-from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, script
+from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, ZerosIn, script
 from samebits.capsules.trials import Answers
-from samebits.records.capsule import CapsuleFile, Question, Seen, Side, script_name
+from samebits.records.capsule import CapsuleFile, Contrast, Feed, Question, Seen, Side, script_name
 from samebits.stacks.packages import ExtendedStack
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.capsules.running import Place
-    from samebits.capsules.script import ZerosIn
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
-    from samebits.records.capsule import Contrast, Feed
     from samebits.records.capture import Capture, Failure
     from samebits.records.comparison import CellResult, Metrics
     from samebits.stacks.slots import Slots

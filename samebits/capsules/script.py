@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from packaging.version import Version
 
 from samebits.capsules.files import STAND_IN
-from samebits.records.capsule import script_name
+from samebits.records.capsule import Fed, Question, Seen, script_name
 from samebits.stacks.build import release_pattern
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jinja2 import Template
-
-    from samebits.records.capsule import Fed, Question, Seen
     from samebits.records.ids import Variant
 
 ZerosIn = Literal["model.safetensors", "pytorch_model.bin"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.records.capsule import Fed, Feed, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.subject import Subject
 

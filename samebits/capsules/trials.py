@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -15,9 +16,6 @@ from samebits.records.tensor import TensorRef, tensor_hash
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from samebits.compare.signals import TensorSource

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import yaml
 from packaging.version import Version
@@ -26,9 +27,6 @@ from samebits.reports.formats import github
 from samebits.text.blocks import bullets, heading, page, table
 from samebits.text.markdown import Markdown, code, fill, join
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 HELP = """\
 Read from git which of transformers, torch, tokenizers and accelerate moves between two commits.

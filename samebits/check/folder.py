@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of
 from samebits_wire.atomic import read_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REPORTS = Path("reports") / "check"
 """Folder of the reports of checks, one folder per model, in the current folder."""

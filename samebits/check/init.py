@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from samebits.base.errors import SamebitsError
 from samebits.base.options import Option
-from samebits.check.model import read_folder, read_model
+from samebits.check.model import NamedModel, read_folder, read_model
 from samebits.check.releases import NEWEST, USUAL, age, minor_of
 from samebits.check.text import SCHEMA, Entry, matrix_text
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.records.record import Record
 from samebits.text.numbers import plural
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.check.model import NamedModel
 
 MATRIX = Path("matrix.yaml")
 NOXFILE = Path("noxfile.py")

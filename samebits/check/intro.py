@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from samebits.reports.plain import Place
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.check.model import NamedModel
     from samebits.check.releases import Span
     from samebits.lint.problem import Problem

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import ValidationError
 
@@ -15,9 +16,6 @@ from samebits.matrix.spec import ModelEntry, Settings, StackEntry
 from samebits.matrix.values import is_path_of_package
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _VARIANTS = ("dtypes", "attention", "devices")
 _CODE = ("packages", "environment_packages", "imports", "model_class")

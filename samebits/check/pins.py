@@ -11,16 +11,14 @@ import configparser
 import json
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 PACKAGES = ("transformers", "torch", "tokenizers", "accelerate")
 SOURCE = "@"

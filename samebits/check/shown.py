@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.check.options import code_words
+from samebits.check.options import Options, code_words
 from samebits.matrix.plan import command_line, shown_path, shown_release
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from samebits.check.model import NamedModel
-    from samebits.check.options import Options
 
 
 class Command(NamedTuple):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.matrix.values import is_source
 from samebits.records.question import switches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from samebits.check.model import NamedModel
 
 SCHEMA = ".samebits/matrix.schema.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from samebits.base.filestate import Dependencies
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
-from samebits.check.command import prepare
+from samebits.check.command import Check, prepare
 from samebits.check.folder import REPORTS, claimed_folder
 from samebits.check.options import Options
 from samebits.cli.folders import check_cache, check_reports
@@ -25,18 +26,15 @@ from samebits.reports.formats.registry import GITHUB
 from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
-from samebits.terminal.progress import CellLines, choose
+from samebits.terminal.progress import CellLines, Progress, choose
 from samebits.terminal.screen import columns, screen
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
 
-    from samebits.check.command import Check
     from samebits.matrix.spec import Matrix
     from samebits.records.report import Report
     from samebits.reports.write import Written
-    from samebits.terminal.progress import Progress
     from samebits.text.terminal import TerminalText
 
     Ran = tuple[Report, dict[str, str | bytes]]

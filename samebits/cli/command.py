@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,6 @@ from samebits.watch import command as watch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,6 @@ from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
 
     from samebits.capsules.choosing import Scope
     from samebits.text.terminal import TerminalText

@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from samebits.base.options import add_options
 from samebits.bisect import command as bisect
@@ -25,13 +26,8 @@ from samebits.overview import add_overview, show
 from samebits.pipeline.order import Files, Order
 from samebits.reports import issue
 from samebits.reports.html import plot
-from samebits.text.terminal import PLAIN
+from samebits.text.terminal import PLAIN, TerminalText
 from samebits.watch import command as watch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from samebits.text.terminal import TerminalText
 
 EXIT_CODES = """\
 Exit codes:

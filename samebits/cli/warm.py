@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,6 @@ from samebits.text.numbers import plural
 from samebits_wire.places import STAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from samebits.stacks.warm import Keeper
 
 HELP = """\

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import union, unreadable_items
+from samebits.compare.pair import Pair, TensorSource, union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.pair import Pair, TensorSource
     from samebits.records.capture import BufferFacts, InvFreqFacts, Signals
 
 Frequencies = dict[str, "InvFreqFacts"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import ItemComparison, Metrics, SignalComparison, TokenSplit
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.pair import union
@@ -11,8 +12,6 @@ from samebits.compare.weights import described_piece
 from samebits.records.comparison import FactChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from samebits.records.capture import AttentionCall, Capture, SdpaCall, Signals, WeightsSignal
 
 ABSENT = "absent"

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.metrics import measure, row_mask
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import union
+from samebits.compare.pair import Pair, union
 from samebits.compare.phases import row_subject
 from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
-from samebits.records.capture import EMBEDDINGS
+from samebits.records.capture import EMBEDDINGS, ForwardFacts, GreedyFacts, Layer
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from samebits.compare.pair import Pair
-    from samebits.records.capture import ForwardFacts, GreedyFacts, Layer
     from samebits.records.ids import Signal
     from samebits.records.tensor import TensorRef
 

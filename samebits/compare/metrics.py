@@ -7,6 +7,7 @@ distance of 0), equal NaNs are equal, and NaNs with different payloads differ.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, isfinite, prod, sqrt
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from samebits.compare.ulp import distance, max_ulp
 from samebits.records.comparison import Choices, Extreme, LikelyToken, Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
 CHUNK = 1 << 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,18 +13,14 @@ from samebits.compare.forwards import (
     output_item,
 )
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import reason, union, unreadable_items
+from samebits.compare.pair import Pair, reason, union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.compare.unit import Observation, SignalUnit
-from samebits.records.comparison import ItemComparison
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.pair import Pair
     from samebits.records.capture import Capture
-    from samebits.records.comparison import SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.tensor import TensorRef
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.records.comparison import ItemComparison, SignalComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.compare.pair import Pair
     from samebits.records.ids import Signal
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from samebits.compare.describe import amount_of
-from samebits.compare.forwards import forwards_or_item, output_item
+from samebits.compare.forwards import Forwards, forwards_or_item, output_item
 from samebits.compare.metrics import measure
 from samebits.compare.named import named
 from samebits.compare.outcome import has_other_shape, has_other_size, signal_comparison
-from samebits.compare.pair import union
+from samebits.compare.pair import Pair, union
 from samebits.compare.tensors import unpaired
-from samebits.records.comparison import ItemComparison
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.forwards import Forwards
-    from samebits.compare.pair import Pair
     from samebits.records.capture import Capture
-    from samebits.records.comparison import SignalComparison
     from samebits.records.tensor import TensorRef
 
 NAME = "outputs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,8 +18,6 @@ from samebits.records.comparison import ItemComparison
 from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from samebits.records.capture import Capture, ForwardFacts, Unfinished

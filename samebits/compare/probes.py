@@ -7,22 +7,19 @@ compared in the same way, and stays outside of what a verdict is made of.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.outcome import differs, signal_comparison
-from samebits.compare.pair import Pair, ended, union
+from samebits.compare.pair import Pair, TensorSource, ended, union
 from samebits.compare.phases import PROBE, is_shortage, same_exception, word_and_prompt
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.compare.unit import SignalUnit
-from samebits.records.capture import ProbeAnswer
+from samebits.records.capture import Capture, Failure, ProbeAnswer
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture, Failure
     from samebits.records.ids import Signal
 
 FIRST_ORDER = 1000

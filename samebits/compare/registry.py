@@ -10,12 +10,11 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING
 
-from samebits.records.ids import EXPLANATORY_ORDER
+from samebits.records.ids import EXPLANATORY_ORDER, Signal
 
 if TYPE_CHECKING:
     from samebits.compare.unit import SignalUnit
     from samebits.records.capture import Capture
-    from samebits.records.ids import Signal
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import real_rows
@@ -18,14 +19,11 @@ from samebits.compare.phases import (
 from samebits.compare.registry import signal_names, units
 from samebits.compare.state import NAME as STATE
 from samebits.compare.unit import Observation, SignalUnit
-from samebits.records.capture import OF_THE_MODEL
+from samebits.records.capture import OF_THE_MODEL, Capture, Failure, GreedyFacts
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture, Failure, GreedyFacts
     from samebits.records.ids import Signal
 
 

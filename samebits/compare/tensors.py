@@ -6,14 +6,13 @@ never decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from samebits.compare.metrics import measure
 from samebits.records.comparison import ItemComparison, Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 

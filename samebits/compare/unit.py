@@ -6,11 +6,10 @@ probes/samebits_probe/cell/phases/.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.compare.pair import Pair
     from samebits.records.capture import Capture, ForwardFacts
     from samebits.records.comparison import SignalComparison

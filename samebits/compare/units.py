@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from samebits.compare.weights import weights
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.capture import Capture
 
 

@@ -8,29 +8,20 @@ checkpoint tensors in the same dtype. All other tensors in memory are paired by 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import reason, unreadable_items
+from samebits.compare.pair import Pair, TensorSource, reason, unreadable_items
 from samebits.compare.slices import coverage, same_part
 from samebits.compare.tensors import compare_tensors, unpaired
-from samebits.records.capture import Piece, WeightFacts, WeightsSignal
-from samebits.records.comparison import ItemComparison
+from samebits.records.capture import Capture, Piece, WeightFacts, WeightsSignal
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
-from samebits.records.tensor import NUMPY_DTYPES, tensor_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.pair import Pair, TensorSource
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import SignalComparison
-    from samebits.records.tensor import TensorRef
-
+from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
 
 MAX_CONSTANT_ELEMENTS = 1 << 20
 """Elements of the largest tensor that is checked for being constant: biases, norms."""

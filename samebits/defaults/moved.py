@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pydantic import JsonValue
 
     from samebits.defaults.table import Default, Table

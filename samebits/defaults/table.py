@@ -9,14 +9,13 @@ state the value, ``[release, "-"]`` where the class has no such field. Releases 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from pydantic import JsonValue
 
 FILE: Final = "defaults.json"

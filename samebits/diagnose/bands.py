@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.signals import compare
+from samebits.compare.signals import TensorSource, compare
 from samebits.records.band import Band
-from samebits.records.ids import EXPLANATORY, Signal, Verdict
+from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from samebits.compare.signals import TensorSource
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
 
 _AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
 _DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})

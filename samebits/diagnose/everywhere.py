@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.phases import exception_key, same_exception, signals_of
@@ -9,8 +10,6 @@ from samebits.diagnose.alone import is_same
 from samebits.records.ids import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -12,16 +13,13 @@ from samebits.compare.phases import DECODED, PROBE, exception_key, signals_of, w
 from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.plan import matches
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 from samebits.records.report import ExpectedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from samebits.matrix.spec import Expected
     from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
 
 Kind = Literal["differs", "diverged", "unstable", "failed", "not observed"]
 Item = tuple[Literal["model", "stack"], str]

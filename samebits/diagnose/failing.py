@@ -5,19 +5,16 @@ Rounding depends on the CPU, so the decision whether a run fails must not depend
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from samebits.compare.outcome import differs
 from samebits.compare.phases import STORED
-from samebits.records.ids import EXPLANATORY
-from samebits.records.ladder import ON_LADDER
+from samebits.records.ids import EXPLANATORY, Signal
+from samebits.records.ladder import ON_LADDER, Ladder, LadderStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
-    from samebits.records.ids import Signal
-    from samebits.records.ladder import Ladder, LadderStep
     from samebits.records.subject import Subject
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import amount
 from samebits.compare.facts import material_changes, paired_calls
 from samebits.compare.forwards import split_step
 from samebits.compare.outcome import differs
-from samebits.records.comparison import Difference, TokenSplit
+from samebits.records.comparison import (
+    Difference,
+    FactChange,
+    ItemComparison,
+    SignalComparison,
+    TokenSplit,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.capture import AttentionCall, Capture, GreedyFacts
-    from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
 
 MAX_CHANGES = 3
 

@@ -7,24 +7,20 @@ the same. A difference after another difference follows from it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import amount, some
 from samebits.compare.outcome import differing_items, differs
-from samebits.compare.pair import Pair
+from samebits.compare.pair import Pair, TensorSource
 from samebits.diagnose.code import config, library_code, own_code
-from samebits.diagnose.flow import ATTENTION_INPUTS, Flow
+from samebits.diagnose.flow import ATTENTION_INPUTS, Attention, Flow, LayerOutput
 from samebits.diagnose.positions import first_row
-from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.finding import ROPE_TABLES, Status, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.compare.pair import TensorSource
-    from samebits.diagnose.flow import Attention, LayerOutput
     from samebits.records.capture import Capture
     from samebits.records.comparison import ItemComparison, SignalComparison
-    from samebits.records.finding import Status
     from samebits.records.ids import Signal
 
 ROPE = ROPE_TABLES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import short, some
@@ -10,8 +11,6 @@ from samebits.compare.raised import checks
 from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.capture import Capture, InvFreqFacts
     from samebits.records.comparison import SignalComparison
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import figure, some
@@ -15,8 +16,9 @@ from samebits.compare.phases import (
     signals_of,
 )
 from samebits.compare.probes import new_failures
-from samebits.compare.signals import changes, compare, informing
+from samebits.compare.signals import TensorSource, changes, compare, informing
 from samebits.diagnose.alone import (
+    CellState,
     alone,
     failure_headline,
     failure_line,
@@ -29,16 +31,11 @@ from samebits.diagnose.first import first_difference, token_splits
 from samebits.diagnose.hunt import steps
 from samebits.diagnose.notes import notes, raised_notes
 from samebits.records.comparison import CellResult, SignalComparison, TokenSplit
-from samebits.records.ids import EXPLANATORY, Signal, Verdict
+from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits.compare.signals import TensorSource
-    from samebits.diagnose.alone import CellState
     from samebits.records.capture import Capture, Failure
     from samebits.records.finding import Step
-    from samebits.records.ids import CellId
 
 __all__ = [
     "Runs",

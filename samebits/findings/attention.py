@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import AttentionCall, Capture, SdpaCall
     from samebits.records.comparison import CellResult

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
 from samebits.findings.rule import RAISED, STATE, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import Capture
     from samebits.records.state import LeftBehind

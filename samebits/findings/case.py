@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from samebits.compare.phases import exception_key, failures
 from samebits.compare.raised import only_here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.records.capture import Capture, Failure, Frame, WeightFacts
     from samebits.records.code import ClassFact, Idiom, ImportFact
     from samebits.records.comparison import SignalComparison

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from samebits.lint.rules.configs import REMOVED
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, ConfigField
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import setting_changes
 from samebits.findings.rule import COMPUTED, Rule, Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import Capture
     from samebits.records.comparison import FactChange

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differing_items, has_other_size
 from samebits.findings.rule import UNSTABLE, Rule, Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import ForwardFacts
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.findings.tokenizers import adds_unasked, side_lines, tokenizer_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.tokenizer import Encoded
 

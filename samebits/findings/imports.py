@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
@@ -10,8 +11,6 @@ from samebits.findings.rule import RAISED, Rule, Sighting, raised
 from samebits.lint.names import mask_of, releases_without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.code import ImportFact
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
-from samebits.findings.case import weights_of
+from samebits.findings.case import Case, weights_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Rule, Sighting, raised
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.findings.case import Case
     from samebits.records.capture import Capture
     from samebits.records.provenance import Provenance
 

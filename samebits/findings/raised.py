@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.compare.raised import checks, checks_of_jobs
+from samebits.compare.raised import Check, checks, checks_of_jobs
 from samebits.findings.rule import Rule, Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.compare.raised import Check
     from samebits.findings.case import Case
     from samebits.records.capture import Capture
 

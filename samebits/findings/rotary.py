@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
@@ -11,8 +12,6 @@ from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
 from samebits.records.finding import ROPE_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, InvFreqFacts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,8 +10,6 @@ from samebits.base.finding_pages import finding_page
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
     from samebits.records.comparison import CellResult
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT
 from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
     from samebits.records.tokenizer import TokenizerSignal
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import STORED
-from samebits.findings.case import weights_of
+from samebits.findings.case import Case, weights_of
 from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.findings.case import Case
     from samebits.records.capture import Capture, WeightFacts
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from samebits.base.digests import machine_fingerprint
 from samebits.compare.signals import wanted
@@ -17,7 +18,7 @@ from samebits.diagnose import verdict
 from samebits.diagnose.deciding import with_deciding
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
-from samebits.jobs.checkpoints import Checkpoints
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints
 from samebits.jobs.common import ReadyCell
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
@@ -25,29 +26,22 @@ from samebits.jobs.ladder import climb
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.records.ids import CellId
 from samebits.stacks import contents
-from samebits.stacks.build import StackBuilder, environment_folder, probes_digest
+from samebits.stacks.build import Stack, StackBuilder, environment_folder, probes_digest
 from samebits.stacks.environment import probe_environment
-from samebits.stacks.installer import Commands, Installer
+from samebits.stacks.installer import Commands, Installer, Run
 from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES, makers_digest
-from samebits.stacks.process import StackProcess, start_process
+from samebits.stacks.process import StackProcess, Starter, start_process
 from samebits.stacks.slots import Slots, usable_cores
 from samebits.storage.store import Store
 from samebits_wire.places import PROBE_PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Self
-
-    from samebits.jobs.checkpoints import Checkpoint
     from samebits.ladder.asking import Ask
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
     from samebits.records.ladder import LadderFile
-    from samebits.stacks.build import Stack
-    from samebits.stacks.installer import Run
-    from samebits.stacks.process import Starter
 
 Runs = tuple["Capture", "Capture"]
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -18,6 +19,7 @@ from samebits.check.options import option_values
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.gate.bench import Bench
 from samebits.gate.interpreter import (
+    Installed,
     environment_of,
     find_interpreter,
     read_interpreter,
@@ -33,22 +35,17 @@ from samebits.gate.lockfile import (
     write_lock,
 )
 from samebits.gate.model import named_specs, recorded_spec, require_consent, with_own_names
-from samebits.gate.recorder import record
+from samebits.gate.recorder import Entry, record
 from samebits.gate.verifier import Verifier
 from samebits.matrix.checkpoint import CheckpointError, faults
 from samebits.records.lock import LockFile
 from samebits.records.record import Record
-from samebits.records.verification import VerificationFile
+from samebits.records.verification import VerificationFile, Verified
 from samebits.stacks.places import cache_folder
 from samebits.terminal.gate import change_lines, verified_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from samebits.gate.interpreter import Installed
-    from samebits.gate.recorder import Entry
     from samebits.matrix.spec import ModelSpec
-    from samebits.records.verification import Verified
     from samebits.stacks.build import Stack
 
 WORK = ".samebits"

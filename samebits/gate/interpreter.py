@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from samebits.stacks.build import Stack
 from samebits.stacks.probes import ENVIRONMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     Run = Callable[[list[str]], "subprocess.CompletedProcess[str]"]
 
 CURRENT = "current"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
-from samebits.records.lock import FORMAT_VERSION, LockFile
+from samebits.records.lock import (
+    FORMAT_VERSION,
+    Environment,
+    LockFile,
+    RecordedMachine,
+    RecordedModel,
+    RecordedTensor,
+)
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from samebits.records.lock import Environment, RecordedMachine, RecordedModel, RecordedTensor
 
 NAME = "samebits.lock"
 TensorKey = tuple[str, str]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import SamebitsError
 from samebits.check import hub
-from samebits.check.model import read_folder, read_model, with_digits
+from samebits.check.model import NamedModel, read_folder, read_model, with_digits
 from samebits.check.text import Entry, matrix_text
 from samebits.compare.describe import some
 from samebits.matrix import load, yamltext
@@ -18,9 +19,6 @@ from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.check.model import NamedModel
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import Variant
     from samebits.records.lock import LockFile, RecordedModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of
@@ -10,8 +11,6 @@ from samebits.records.lock import SHORT
 from samebits.records.verification import Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.compare.unit import Observation
     from samebits.records.capture import Capture
     from samebits.records.ids import Signal

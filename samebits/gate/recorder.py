@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,17 +11,14 @@ from samebits.base.errors import SamebitsError
 from samebits.compare.phases import failures
 from samebits.diagnose.alone import alone
 from samebits.gate.history import files_of
-from samebits.gate.interpreter import environment_of, machine_of
+from samebits.gate.interpreter import Installed, environment_of, machine_of
 from samebits.gate.lockfile import environment_key, machine_key
 from samebits.gate.model import entry_name, imported_modules, relative_path
 from samebits.gate.observations import hashes
 from samebits.records.lock import SHORT, Environment, RecordedMachine, RecordedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits.gate.bench import Bench, Side, Subject
-    from samebits.gate.interpreter import Installed
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capture import Capture
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import warnings
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from samebits.gate.bench import Bench
 from samebits.gate.command import Project, matching, read_project, verify_entries
 from samebits.gate.interpreter import environment_of, stack_of
 from samebits.gate.lockfile import (
+    TensorKey,
     machine_key,
     read_lock,
     with_model,
@@ -25,7 +27,7 @@ from samebits.gate.lockfile import (
 )
 from samebits.gate.model import named_specs, recorded_spec, require_consent
 from samebits.gate.recorder import Entry, record
-from samebits.gate.tensors import bytes_of, difference, remember
+from samebits.gate.tensors import Bytes, bytes_of, difference, remember
 from samebits.records.lock import (
     SHORT,
     Environment,
@@ -34,16 +36,11 @@ from samebits.records.lock import (
     RecordedModel,
     RecordedTensor,
 )
-from samebits.records.verification import Kept
+from samebits.records.verification import Kept, Verified
 from samebits.terminal.gate import model_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from samebits.gate.lockfile import TensorKey
-    from samebits.gate.tensors import Bytes
     from samebits.matrix.spec import ModelSpec
-    from samebits.records.verification import Verified
 
 UPDATE = "pytest --samebits-update"
 

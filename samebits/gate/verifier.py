@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +18,10 @@ from samebits.base.errors import StackError
 from samebits.compare.describe import some
 from samebits.compare.pair import ended, reason
 from samebits.compare.phases import failures
-from samebits.diagnose.alone import alone
+from samebits.diagnose.alone import CellState, alone
 from samebits.gate import bench as benches
 from samebits.gate.history import changed_files, restored
-from samebits.gate.interpreter import ROOTS, environment_of, has_labels, pins
+from samebits.gate.interpreter import ROOTS, Installed, environment_of, has_labels, pins
 from samebits.gate.lockfile import machine_key
 from samebits.gate.model import imported_modules, recorded_spec
 from samebits.gate.observations import count, mismatches, unobserved
@@ -28,20 +29,14 @@ from samebits.gate.recorder import machine, recorded_files
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.plan import command_line
 from samebits.records.ids import Verdict
-from samebits.records.lock import SHORT
-from samebits.records.verification import Kept, PackageChange, Verified
+from samebits.records.lock import SHORT, Environment, LockFile, RecordedMachine, RecordedModel
+from samebits.records.verification import Kept, Mismatch, PackageChange, Verified
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from samebits.diagnose.alone import CellState
     from samebits.gate.bench import Bench, Runs, Side, Subject
-    from samebits.gate.interpreter import Installed
     from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
-    from samebits.records.lock import Environment, LockFile, RecordedMachine, RecordedModel
-    from samebits.records.verification import Mismatch
 
 REBUILT = "recorded"
 """Id of the stack that is built of the recorded packages."""

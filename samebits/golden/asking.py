@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.errors import SamebitsError
 from samebits.bisect import command as bisect
 from samebits.golden.judge import Asked
-from samebits.golden.records import Change
+from samebits.golden.records import Called, Change
 from samebits.matrix import load, yamltext
 from samebits.matrix.values import is_source
 from samebits.pipeline.opening import opened
@@ -20,10 +21,6 @@ from samebits.reports.answer import of_cell
 from samebits.stacks.places import LOCK_AGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from samebits.golden.records import Called
     from samebits.matrix.spec import Matrix, StackSpec
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, Row

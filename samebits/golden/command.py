@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,9 +12,9 @@ from samebits.base.options import Option
 from samebits.check.releases import span
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.golden import judge
-from samebits.golden.asking import Asker, Case, Wish, steps
-from samebits.golden.records import Golden
-from samebits.golden.running import Runner, TestError
+from samebits.golden.asking import Asker, Case, Step, Wish, steps
+from samebits.golden.records import Change, Golden, Judged
+from samebits.golden.running import Runner, Runs, TestError
 from samebits.matrix.spec import StackEntry, StackSpec
 from samebits.matrix.values import id_of_release, is_source
 from samebits.records.record import Record
@@ -22,12 +23,7 @@ from samebits.storage.store import Store
 from samebits.terminal.progress import silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from samebits.golden.asking import Step
     from samebits.golden.judge import Asked, Pair
-    from samebits.golden.records import Change, Judged
-    from samebits.golden.running import Runs
 
 HELP = """\
 Say why a test's expected values do not fit any more: rounding, or another function.

@@ -7,22 +7,19 @@ than both: the call gives the test's own bits in both environments, and the diff
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from samebits.compare.standing import judged as judged_in_float64
-from samebits.golden.records import Judged
+from samebits.golden.records import Called, Change, Compared, Judged, Kind, Watched
 from samebits.ladder.rule import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from samebits.compare.pair import TensorSource
-    from samebits.golden.records import Called, Change, Compared, Kind, Watched
     from samebits.golden.running import Runs
 
 _MAX_NAMED = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,6 @@ from samebits.stacks.process import StackProcess, start_process, tail
 from samebits.stacks.slots import Slots, usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from samebits.matrix.spec import StackSpec
     from samebits_wire.jobs import GoldenJob
 

@@ -5,17 +5,12 @@ Every claim follows from runs, none from a heuristic.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import short
-from samebits.records.graft import Graft, Proof
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from samebits.records.graft import DonorFile, GraftFile, GraftSuspect, Try
+from samebits.records.graft import DonorFile, Graft, GraftFile, GraftSuspect, Proof, Try
 
 MAX_CHECKED = 4096
 """Maximum number of smaller sets to check before a set is called the smallest."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -25,16 +26,13 @@ from samebits.records.capture import Failure
 from samebits.records.record import read_record
 from samebits.records.result import JobFile
 from samebits.records.tensor import stored_tensors
-from samebits.stacks.process import tail
+from samebits.stacks.process import Ended, StackProcess, tail
 from samebits.storage.sharing import Sharing
 from samebits_wire.atomic import move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.records.ids import CellId, Variant
-    from samebits.stacks.process import Ended, StackProcess
     from samebits.storage.store import Store
     from samebits_wire.jobs import JobKeys
 

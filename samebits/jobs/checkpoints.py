@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from samebits.records.record import Record
 from samebits_wire import seal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits.matrix.spec import ModelSpec
     from samebits.stacks.build import Stack
     from samebits.storage.sharing import Sharing

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.matrix.spec import Prompt
+from samebits.matrix.spec import ModelSpec, Prompt
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.arguments import InputSetEntry
-    from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId, Variant
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess

@@ -6,23 +6,20 @@ digest of both is part of the name of every result of the model's cells.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.digests import digest_of_file
-from samebits.jobs.cache import CachedJob
+from samebits.jobs.cache import CachedJob, JobCache
 from samebits.jobs.common import as_written, identity_of, loading, loading_facts
-from samebits.matrix.arguments import InputSet
+from samebits.matrix.arguments import InputSet, InputSetEntry
 from samebits.records.inputs import Inputs, InputsFile
 from samebits.records.kinds import INPUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.arguments import InputSetEntry
     from samebits.matrix.spec import ModelSpec, Prompt
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess

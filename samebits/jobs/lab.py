@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.jobs.cache import CachedJob
-from samebits.jobs.common import follows_from, job_of, model_of
+from samebits.jobs.cache import CachedJob, JobCache
+from samebits.jobs.common import ReadyCell, follows_from, job_of, model_of
 from samebits.records.capture import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from samebits.jobs.cache import JobCache
-    from samebits.jobs.common import ReadyCell
     from samebits.jobs.records import Task
     from samebits.records.ids import CellId
     from samebits.records.kinds import CellKind, F

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -16,8 +17,6 @@ from samebits.records.record import Record
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.compare.pair import TensorSource
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison

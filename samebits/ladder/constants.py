@@ -8,6 +8,7 @@ dtype.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,15 +17,12 @@ from samebits.compare.outcome import differs
 from samebits.compare.phases import STORED
 from samebits.records.ladder import Constant, Side
 from samebits.records.subject import Reason
-from samebits.records.tensor import NUMPY_DTYPES
+from samebits.records.tensor import NUMPY_DTYPES, TensorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.compare.pair import TensorSource
     from samebits.records.comparison import ItemComparison, SignalComparison
     from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
 
 
 def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tuple[Constant, ...]:

@@ -6,6 +6,7 @@ prompt whose decode has the same bytes on both sides need not be decoded at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ import numpy as np
 from samebits.compare.phases import row_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits.compare.pair import TensorSource
     from samebits.records.capture import Capture, GreedyFacts
     from samebits.records.ladder import LadderFile, Rung

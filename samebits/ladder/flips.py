@@ -6,6 +6,7 @@ decides, and the resulting difference is as large as the distance between the ex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,14 @@ import numpy as np
 
 from samebits.compare.standing import judged
 from samebits.ladder.distance import tensor_distance
-from samebits.records.ladder import Flip
+from samebits.records.ladder import Choice, Flip, RungName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from samebits.compare.pair import TensorSource
     from samebits.ladder.steps import Climb
     from samebits.records.capture import ForwardFacts
-    from samebits.records.ladder import Choice, RungName
 
 
 def flips(climb: Climb) -> tuple[Flip, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.compare.pair import Pair
+from samebits.compare.pair import Pair, TensorSource
 from samebits.ladder.alignment import alignment, alignment_reason
 from samebits.ladder.constants import constants
 from samebits.ladder.decodes import with_observed
@@ -13,16 +14,12 @@ from samebits.ladder.flips import flips
 from samebits.ladder.rule import Evidence, judgement, worse
 from samebits.ladder.steps import Climb, probe_steps, steps
 from samebits.ladder.tokens import at_risk, judged_splits
-from samebits.records.ladder import Ladder
+from samebits.records.ladder import Ladder, LadderFile, LadderStep
 from samebits_wire.rounding import shrinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.compare.pair import TensorSource
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison, TokenSplit
-    from samebits.records.ladder import LadderFile, LadderStep
     from samebits.records.tensor import TensorRef
 
 Files = tuple["LadderFile", "LadderFile"]

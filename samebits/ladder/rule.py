@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,27 +10,24 @@ from samebits.compare.describe import short, some
 from samebits.compare.outcome import differing_items, differs, has_other_shape
 from samebits.compare.phases import STORED
 from samebits.compare.standing import LEAKED
-from samebits.records.ids import EXPLANATORY
-from samebits.records.ladder import ON_LADDER, Decider
-from samebits.records.subject import Reason
+from samebits.records.ids import EXPLANATORY, Signal
+from samebits.records.ladder import (
+    ON_LADDER,
+    Constant,
+    Decider,
+    Flip,
+    Kind,
+    Ladder,
+    LadderFile,
+    LadderStep,
+    Rule,
+    Side,
+    SplitJudgement,
+)
+from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from samebits.records.comparison import ItemComparison, SignalComparison
-    from samebits.records.ids import Signal
-    from samebits.records.ladder import (
-        Constant,
-        Flip,
-        Kind,
-        Ladder,
-        LadderFile,
-        LadderStep,
-        Rule,
-        Side,
-        SplitJudgement,
-    )
-    from samebits.records.subject import Subject
 
 CLEAR = 2.0
 """How many times farther from its own float64 a side must be to count as the worse one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,20 +19,17 @@ from samebits.compare.phases import row_subject
 from samebits.compare.probes import canonical, same_fact
 from samebits.compare.standing import LEAKED, NOT_FINITE, PARTLY, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
-from samebits.records.ladder import LadderStep
+from samebits.records.ladder import Kind, LadderFile, LadderStep, Rung, RungName
 from samebits.records.subject import Reason, Subject
 from samebits_wire.rounding import shrinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import numpy as np
     from numpy.typing import NDArray
 
     from samebits.compare.pair import Pair
     from samebits.records.capture import ForwardFacts, Layer
     from samebits.records.ids import Signal
-    from samebits.records.ladder import Kind, LadderFile, Rung, RungName
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"

@@ -10,6 +10,7 @@ text.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ import numpy as np
 from samebits.records.ladder import AtRisk, SplitJudgement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from samebits.compare.pair import TensorSource

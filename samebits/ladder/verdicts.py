@@ -6,25 +6,21 @@ of a difference.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended
 from samebits.compare.phases import incomplete_at
-from samebits.ladder.asking import asks, is_repeated, merged, whole, without_known
+from samebits.ladder.asking import Ask, asks, is_repeated, merged, whole, without_known
 from samebits.ladder.judge import informing_steps, ladder
 from samebits.ladder.rule import is_left_over, lacks_float32
-from samebits.records.capture import Unfinished
-from samebits.records.ids import Verdict
+from samebits.records.capture import Capture, Failure, Unfinished
+from samebits.records.ids import CellId, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-
     from samebits.compare.signals import TensorSource
-    from samebits.ladder.asking import Ask
-    from samebits.records.capture import Capture, Failure
     from samebits.records.comparison import CellResult, SignalComparison
-    from samebits.records.ids import CellId
     from samebits.records.ladder import Kind, Ladder, LadderFile, LadderStep
 
     Files = tuple[LadderFile, LadderFile]

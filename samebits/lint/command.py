@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from samebits.lint.registry import rules
 from samebits.lint.releases import NEWEST, Range, scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from samebits.lint.problem import Problem
 
 FORMATS = ("text", "json", "github")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from samebits.lint.source import Function, Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}

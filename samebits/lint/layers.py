@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from samebits.lint.project import Class, is_super, own_attribute
-from samebits.lint.source import Function
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Project
-    from samebits.lint.source import Source
+from samebits.lint.project import Class, Project, is_super, own_attribute
+from samebits.lint.source import Function, Source
 
 
 def library_class(project: Project, source: Source, node: ast.expr) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.base.finding_pages import finding_page
+from samebits.base.finding_pages import FindingPage, finding_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from samebits.base.finding_pages import FindingPage
     from samebits.lint.project import Project
     from samebits.lint.releases import Releases
 

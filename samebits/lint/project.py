@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from samebits.base.checkpoint import json_of
@@ -11,9 +13,6 @@ from samebits.lint.problem import Edit, Problem
 from samebits.lint.source import Function, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from samebits.lint.releases import Releases
 
 _Node = TypeVar("_Node", bound=ast.AST)

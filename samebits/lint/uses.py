@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits.lint.releases import runs
-
-if TYPE_CHECKING:
-    from samebits.lint.releases import Releases
+from samebits.lint.releases import Releases, runs
 
 
 @cache

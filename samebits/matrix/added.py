@@ -7,6 +7,7 @@ it is installed, and with Pillow elsewhere), a feature extractor raises.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     from samebits.matrix.spec import Matrix, ModelSpec
 
 PIECES = ("sentencepiece", "protobuf")

@@ -6,9 +6,17 @@ arguments themselves by shape and dtype. probes/samebits_probe/model/declared.py
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    model_validator,
+)
 
 from samebits.base.errors import nearest, shown
 from samebits.matrix.form import Form
@@ -16,9 +24,6 @@ from samebits.matrix.sources import bad_arrays, bad_function
 from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, ShortForm, fits, mistake
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")

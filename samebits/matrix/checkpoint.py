@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from samebits.matrix import known
 from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.matrix.spec import ModelEntry
 
 _MAX_NAMED = 3

@@ -7,13 +7,12 @@ every signal once more.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from samebits.records.question import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from samebits.matrix.spec import Matrix
     from samebits.records.ids import Level
 

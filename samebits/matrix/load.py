@@ -7,6 +7,7 @@ the file against each other.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,30 +15,29 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
-from samebits.matrix.arguments import InputSet
+from samebits.matrix.arguments import InputSet, InputSetEntry
 from samebits.matrix.load_arguments import contradictions
 from samebits.matrix.probefile import probe_file
-from samebits.matrix.problems import check
+from samebits.matrix.problems import Checked, check
 from samebits.matrix.renamed import with_present_names
-from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
+from samebits.matrix.spec import (
+    Expected,
+    ExpectedEntry,
+    Matrix,
+    MatrixFile,
+    ModelEntry,
+    ModelSpec,
+    Prompt,
+    Rule,
+    Settings,
+    StackEntry,
+    StackSpec,
+)
 from samebits.matrix.values import id_of_release, is_source
-from samebits.matrix.yamltext import FILE, Problem
+from samebits.matrix.yamltext import FILE, Keys, Place, Problem, Yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.matrix.arguments import InputSetEntry
     from samebits.matrix.form import Form
-    from samebits.matrix.problems import Checked
-    from samebits.matrix.spec import (
-        MatrixFile,
-        ModelEntry,
-        Prompt,
-        Rule,
-        Settings,
-        StackEntry,
-    )
-    from samebits.matrix.yamltext import Keys, Place, Yaml
 
 
 _WITHOUT_SIGNALS = frozenset({"failed", "not observed"})

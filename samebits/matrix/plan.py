@@ -6,6 +6,7 @@ A plan follows from the matrix and the filters of the command line, without side
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path, PurePath
@@ -15,15 +16,12 @@ from samebits.base.errors import SelectionError, nearest, shown
 from samebits.base.homes import expanded
 from samebits.base.options import Option
 from samebits.matrix.values import is_source, split_source
-from samebits.records.ids import CellId, Variant, answering
+from samebits.records.ids import CellId, Level, Variant, answering
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
-    from samebits.records.ids import Level
 
 
 _COMMAS = {"action": "store", "default": ""}

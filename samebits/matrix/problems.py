@@ -7,8 +7,10 @@ write instead.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -26,17 +28,13 @@ from samebits.matrix.spec import (
     StackEntry,
 )
 from samebits.matrix.values import is_name
-from samebits.matrix.yamltext import Problem
+from samebits.matrix.yamltext import Keys, Problem, Yaml
 from samebits.records.question import switches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pydantic_core import ErrorDetails
 
     from samebits.matrix.form import Form
-    from samebits.matrix.yamltext import Keys, Yaml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ With ``--scan`` transformers stays as it is, and the releases of another package
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -15,12 +16,7 @@ from packaging.version import Version
 
 from samebits.base.errors import SelectionError
 from samebits.matrix.levels import without_pairs
-from samebits.matrix.spec import StackSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from samebits.matrix.spec import Matrix
+from samebits.matrix.spec import Matrix, StackSpec
 
 
 class Releases(Protocol):

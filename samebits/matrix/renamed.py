@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits.matrix.yamltext import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.matrix.yamltext import Keys, Yaml
+from samebits.matrix.yamltext import Keys, Problem, Yaml
 
 RENAMED = {"stacks": "environments", "stack": "environment"}
 """Former names of keys -> their names now."""

@@ -10,18 +10,21 @@ import difflib
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from samebits.base.errors import nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.records.ids import DTYPES
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 ATTENTION = (
     "default",

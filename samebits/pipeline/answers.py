@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from samebits.pipeline.checkpoints import BuildFailed
 from samebits.questions import questions
 from samebits.questions.question import RowName
-from samebits.stacks.packages import PackagesError
+from samebits.stacks.packages import ExtendedStack, PackagesError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
-
     from samebits.jobs.common import ReadyCell, ReadyPair
     from samebits.jobs.lab import Functions
     from samebits.jobs.records import Options
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
-    from samebits.stacks.packages import ExtendedStack
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.capsules.judging import Party
-from samebits.capsules.kept import CapsuleCache
+from samebits.capsules.kept import CapsuleCache, Made
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, script_environment
 from samebits.pipeline.checkpoints import BuildFailed
@@ -22,9 +23,6 @@ from samebits.text.numbers import plural
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from samebits.capsules.kept import Made
     from samebits.jobs.common import ReadyCell
     from samebits.pipeline.scheduler import Scheduler
     from samebits.records.capture import Capture

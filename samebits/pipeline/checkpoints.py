@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builders_of
 from samebits.stacks.probes import makers_digest
-from samebits.stacks.process import tail
+from samebits.stacks.process import StackProcess, tail
 from samebits_wire.atomic import remove
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from samebits.jobs.inputs import Feeder
     from samebits.matrix.spec import ModelSpec, StackSpec
     from samebits.pipeline.scope import Scope
     from samebits.pipeline.stacks import RunStacks
     from samebits.stacks.build import Stack
-    from samebits.stacks.process import StackProcess
     from samebits_wire.jobs import BuildJob
 
 

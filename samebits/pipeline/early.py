@@ -5,6 +5,7 @@ A run of these would end minutes later, with a sentence that accuses a model or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +18,6 @@ from samebits.stacks import source
 from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
     from samebits.pipeline.order import Order
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from samebits.jobs import graft, ladder, trace
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
-
     from samebits.grafts.questions import GraftQuestions
     from samebits.jobs.common import ReadyPair
     from samebits.jobs.lab import Lab

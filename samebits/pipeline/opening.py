@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from samebits.base.redaction import Redaction
 from samebits.matrix import load, releases
 from samebits.matrix.added import with_added_packages
 from samebits.matrix.levels import at_level
-from samebits.matrix.plan import plan
+from samebits.matrix.plan import Plan, plan
 from samebits.pipeline import early, shards
 from samebits.pipeline.scheduler import Scheduler
 from samebits.pipeline.scope import Scope
@@ -21,19 +22,15 @@ from samebits.reports import owned
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.installer import Installer
 from samebits.stacks.places import stacks_folder
+from samebits.storage.objects import Objects, shown_address
 from samebits.storage.objects import opened as opened_objects
-from samebits.storage.objects import shown_address
 from samebits.storage.shared import SharedStore
 from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-
-    from samebits.matrix.plan import Plan
     from samebits.matrix.spec import Matrix, StackSpec
     from samebits.pipeline.order import Order
-    from samebits.storage.objects import Objects
     from samebits.terminal.progress import Progress
 
 

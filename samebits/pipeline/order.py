@@ -8,6 +8,7 @@ that is not so.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,8 +26,6 @@ from samebits.reports.formats.registry import DEFAULT, FORMATS, NAMES
 from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pydantic.fields import FieldInfo
 
 WORK = ".samebits"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from samebits.diagnose import verdict
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.findings import release
 from samebits.grafts.questions import with_graft
-from samebits.matrix.plan import Selection, plan, shown_path
+from samebits.matrix.plan import PlannedRow, Selection, plan, shown_path
 from samebits.pipeline import early
-from samebits.pipeline.answers import joined, of_row
+from samebits.pipeline.answers import Answers, joined, of_row
 from samebits.questions import questions, registry
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 from samebits.records.report import (
     CheckpointReport,
     MachineReport,
@@ -30,15 +31,10 @@ from samebits.stacks.environment import shown
 from samebits.trace.question import with_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import ModelSpec
-    from samebits.pipeline.answers import Answers
     from samebits.pipeline.scheduler import Scheduler
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
     from samebits.records.question import Answer
     from samebits.storage.rows import KeptRow
 

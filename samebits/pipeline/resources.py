@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,8 +10,6 @@ from samebits.jobs.checkpoints import size_of
 from samebits.jobs.common import LARGE, SEVERAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits.matrix.spec import Matrix, ModelSpec
     from samebits.records.ids import CellId, Variant
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.digests import digest_of
@@ -14,29 +15,23 @@ from samebits.diagnose.deciding import with_deciding
 from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
-from samebits.matrix.plan import Selection, plan, reproduce, shown_path
+from samebits.matrix.plan import PlannedRow, Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
-from samebits.pipeline.answers import of_row
+from samebits.pipeline.answers import Answers, of_row
 from samebits.pipeline.explaining import Explaining
-from samebits.pipeline.scheduler import outcome
+from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.questions import questions, registry
-from samebits.storage.rows import KeptRow
+from samebits.storage.rows import KeptRow, RowCache
 from samebits.text.numbers import plural
 from samebits.trace.question import causes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import Matrix
-    from samebits.pipeline.answers import Answers
-    from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
-    from samebits.storage.rows import RowCache
     from samebits.storage.store import Store
 
 T = TypeVar("T")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
@@ -24,9 +26,6 @@ from samebits.storage.objects import check_address
 from samebits.storage.rows import RowCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from samebits.matrix.spec import Matrix
     from samebits.pipeline.order import Order
     from samebits.pipeline.scope import Scope

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base.errors import CaptureError
@@ -29,7 +30,7 @@ from samebits.pipeline.checkpoints import BuildFailed, RunCheckpoints
 from samebits.pipeline.stacks import RunStacks
 from samebits.records.report import Spent
 from samebits.stacks import costs
-from samebits.stacks.process import cell_of, start_process
+from samebits.stacks.process import Running, Starter, cell_of, start_process
 from samebits.storage.prune import STALE_AFTER
 from samebits.terminal import failures
 from samebits.text.numbers import duration, plural
@@ -38,9 +39,6 @@ from samebits_wire.atomic import remove
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import StackSpec
     from samebits.pipeline.scope import Scope
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
     from samebits.stacks.packages import ExtendedStack
-    from samebits.stacks.process import Running, Starter
 
 Runs = tuple["Capture", "Capture"]
 LazyRuns = Union[Runs, "Callable[[], Runs]"]

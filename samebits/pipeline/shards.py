@@ -7,6 +7,7 @@ merge fetches them and does what needs several cells: it compares, explains and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -19,8 +20,6 @@ from samebits.text.numbers import plural
 from samebits_wire import seal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.matrix.spec import Matrix
     from samebits.pipeline.order import Order
     from samebits.records.ids import CellId

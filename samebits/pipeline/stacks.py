@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from samebits.base.errors import StackError, StackMachineError
 from samebits.stacks import contents, warm
@@ -22,19 +24,14 @@ from samebits.stacks.packages import (
     with_versions,
 )
 from samebits.stacks.places import stacks_folder
-from samebits.stacks.process import StackProcess, mend_nothing
+from samebits.stacks.process import Running, StackProcess, Starter, mend_nothing
 from samebits.stacks.system import SYSTEM
 from samebits_wire.atomic import read_whole, replace
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
     from samebits.matrix.spec import StackSpec
     from samebits.pipeline.scope import Scope
-    from samebits.stacks.process import Running, Starter
 
 T = TypeVar("T")
 Key = tuple[str, tuple[str, ...]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.text.blocks import codes, heading, page, table
@@ -10,8 +11,6 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from samebits.records.question import Key
     from samebits.records.report import Report, Row
 

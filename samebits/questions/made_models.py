@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from samebits.text.blocks import bullets, codes, page
 from samebits.text.markdown import EMPTY, Markdown, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from samebits.records.made import MadeModel
     from samebits.records.report import Row
 

@@ -7,14 +7,13 @@ name in probes/samebits_probe/questions/ has what runs in the stacks.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from samebits.jobs.records import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-
     from samebits.findings.rule import Rule
     from samebits.jobs.common import ReadyCell, ReadyPair
     from samebits.jobs.lab import Functions, Lab

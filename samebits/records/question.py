@@ -6,17 +6,15 @@ and matrix.yaml are read by packages that know no question; they look up what th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny
 
 from samebits.records.record import Record, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import core_schema
 
     from samebits.records.capture import Capture

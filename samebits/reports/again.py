@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -12,14 +14,8 @@ from samebits.questions.registry import explained, texts
 from samebits.records.report import SCHEMA_VERSION, Report
 from samebits.reports import owned, packed
 from samebits.reports.formats.registry import FORMATS
-from samebits.reports.write import write
+from samebits.reports.write import Written, write
 from samebits.text.names import CAPSULES, LOCKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from samebits.reports.write import Written
 
 OLDEST_VERSION = 16
 """The oldest schema_version that can be read: since then fields were only added."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.findings.rulebook import plain_title
@@ -12,8 +13,6 @@ from samebits.reports.stories import is_reference
 from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding, RuleText
     from samebits.records.report import Report

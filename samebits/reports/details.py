@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions import questions
@@ -22,8 +23,6 @@ from samebits.text.moments import moment
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     from samebits.questions.question import Page
     from samebits.records.report import Report
 

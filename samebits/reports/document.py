@@ -17,11 +17,10 @@ from samebits.reports.sections.at_a_glance import glance
 from samebits.reports.sections.the_worst import the_worst
 from samebits.reports.sections.what_changed import what_changed
 from samebits.text.blocks import bullets, page
-from samebits.text.markdown import prose
+from samebits.text.markdown import Markdown, prose
 
 if TYPE_CHECKING:
     from samebits.records.report import Report
-    from samebits.text.markdown import Markdown
 
 REPORT = "report.md"
 MAX_LINES = 200

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, is_quiet, passing, result
+from samebits.reports.answer import Answer, answers, is_quiet, passing, result
 from samebits.reports.plain import on_one_line
 from samebits.reports.sections.at_a_glance import moves
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -18,10 +19,7 @@ from samebits.text.markdown import clip, visible
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from samebits.records.report import Report
-    from samebits.reports.answer import Answer
 
 MAX_LINES = 10
 MAX_WIDTH = 200

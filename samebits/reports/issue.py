@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -19,18 +20,15 @@ from samebits.records.record import Record
 from samebits.reports import again
 from samebits.reports.answer import of_cell
 from samebits.reports.plain import advice, beginning, on_one_line
-from samebits.reports.stories import row_name, troubles, verdict_word
+from samebits.reports.stories import Trouble, row_name, troubles, verdict_word
 from samebits.text.blocks import fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, markdown, prose
 from samebits.text.numbers import count, plural
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
-    from samebits.reports.stories import Trouble
 
 
 MAX_CHARACTERS = 60_000

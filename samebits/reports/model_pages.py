@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.the_worst import of_model
 from samebits.reports.sections.unrun import unrun_of
-from samebits.reports.stories import QUIET, stories
+from samebits.reports.stories import QUIET, Story, stories
 from samebits.text.blocks import cut, heading, link, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
@@ -24,10 +25,7 @@ from samebits.text.moments import moment
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.report import Report, Row
-    from samebits.reports.stories import Story
 
 
 MAX_SECTION = 5_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from samebits.diagnose.everywhere import is_everywhere
@@ -11,8 +12,6 @@ from samebits.text.lists import grouped
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, Row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +12,6 @@ from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.compat import Step
     from samebits.records.finding import RuleText

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.reports import owned, packed
@@ -15,9 +16,6 @@ from samebits.reports.json import text_of
 from samebits_wire.atomic import write_temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
-
     from samebits.records.report import Report
 
 

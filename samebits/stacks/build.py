@@ -35,7 +35,7 @@ from samebits.matrix.values import id_of_release, is_source, split_source
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, package_source, uv
 from samebits.stacks import source as sources
-from samebits.stacks.installer import filled, kept_lock
+from samebits.stacks.installer import Failure, Installer, filled, kept_lock
 from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only, without
 from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
@@ -46,7 +46,6 @@ from samebits_wire.places import PROBE_PACKAGES, STAMP
 if TYPE_CHECKING:
     import subprocess
 
-    from samebits.stacks.installer import Failure, Installer
 
 _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 """Any release does, as all compute the same hash. The bound is low for old Pythons, and for users

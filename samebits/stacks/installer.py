@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,8 +25,6 @@ from samebits_wire import seal
 from samebits_wire.atomic import read_whole, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits.records.record import Record
 
     R = TypeVar("R", bound=Record)

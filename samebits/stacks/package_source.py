@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -20,9 +21,6 @@ from samebits.base import git
 from samebits.base.errors import StackError
 from samebits.matrix.values import is_name, split_source
 from samebits.stacks.source import Source, origin_of, reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _ROOTS = ("src/", "", "python/", "lib/")
 """Folders of a repository in which packages lie, the likeliest first."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -26,7 +27,7 @@ from samebits.matrix.values import is_path_of_package
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, uv
 from samebits.stacks.build import Stack, environment_folder
-from samebits.stacks.installer import filled
+from samebits.stacks.installer import Failure, Installer, filled
 from samebits.stacks.lock import FORM, is_lock, joined, package_of, pinned_versions, without
 from samebits.stacks.system import ignoring
 from samebits_wire.folders import without_folders
@@ -34,9 +35,7 @@ from samebits_wire.places import COMMIT_VARIABLE, INSTEAD, PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from samebits.stacks.installer import Failure, Installer
 
 STAYS = {
     "torch": "computes",

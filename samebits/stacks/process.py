@@ -20,7 +20,7 @@ import contextlib
 import json
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -35,8 +35,6 @@ from samebits_wire.atomic import read_whole
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from samebits.stacks.slots import Slots
 
 _MAX_SILENCE = 120.0

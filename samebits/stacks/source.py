@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -32,8 +33,6 @@ from samebits.records.record import Record, read_record
 from samebits.stacks import contents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from samebits.stacks.installer import Installer
 
 PACKAGE = "transformers"

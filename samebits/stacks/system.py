@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -24,8 +26,6 @@ from samebits.stacks.probes import ENVIRONMENT
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,6 @@ from samebits.base.errors import StackMachineError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping
 
 _OWN_FOLDER = Path(__file__).with_name("uv_settings")
 _OWN_SETTINGS = "uv.toml"

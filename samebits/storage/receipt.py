@@ -14,23 +14,19 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
-from samebits.base.filestate import changed
+from samebits.base.filestate import Dependencies, Identity, changed
 from samebits.base.finding_pages import PAGES
 from samebits.base.homes import expanded
 from samebits.stacks.environment import PASSED_ON
 from samebits.stacks.probes import PROBES
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from samebits.base.filestate import Dependencies, Identity
 
 FORMAT_VERSION = 3
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Mapping
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
 from samebits.base.digests import digest_of
-from samebits.base.filestate import Identity, changed
+from samebits.base.filestate import Dependencies, Identity, changed
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
@@ -30,10 +32,6 @@ from samebits_wire import seal
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from samebits.base.filestate import Dependencies
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 

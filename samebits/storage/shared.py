@@ -14,17 +14,13 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from blake3 import blake3
 
-from samebits.storage.objects import first_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from samebits.storage.objects import Objects
+from samebits.storage.objects import Objects, first_line
 
 T = TypeVar("T")
 Files = dict[str, bytes]

@@ -8,20 +8,14 @@ user's environment is not pushed.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.redaction import Redaction
-from samebits.records.tensor import stored_tensors
-from samebits.storage.shared import MAX_OBJECT
+from samebits.records.tensor import TensorRef, stored_tensors
+from samebits.storage.shared import MAX_OBJECT, Files, SharedStore
 from samebits_wire import seal
 from samebits_wire.atomic import read_whole, replace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from samebits.records.tensor import TensorRef
-    from samebits.storage.shared import Files, SharedStore
 
 
 class Sharing:

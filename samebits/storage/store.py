@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from samebits_wire import formats, seal
 from samebits_wire.atomic import read_whole, remove, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from numpy.typing import NDArray
 
 _CAPTURE_FORMAT = "samebits-capture"

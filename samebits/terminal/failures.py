@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from samebits.records.ids import CellId
 
 Outcome = tuple[str, str]

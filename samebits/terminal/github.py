@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.reports.formats.github import MAX_BYTES, summary, workflow_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from samebits.records.report import Report
     from samebits.reports.plain import Place
 

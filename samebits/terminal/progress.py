@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, RLock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -24,15 +25,11 @@ from samebits.base import streams
 from samebits.base.workflow import annotation, inert
 from samebits.terminal.tally import Phase, Tally, shown
 from samebits.text.numbers import duration, plural
-from samebits.text.terminal import PLAIN
+from samebits.text.terminal import PLAIN, TerminalText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Self, TextIO
-
     from samebits.records.ids import CellId
     from samebits.stacks.costs import Estimate
-    from samebits.text.terminal import TerminalText
 
 QUIET = 25.0
 """Seconds without a line after which a log gets a status line, at the next tick."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
@@ -13,9 +15,6 @@ from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from samebits.records.report import Report
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from samebits.text.numbers import duration, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from samebits.stacks.costs import Estimate
 
 MAX_RUNNING = 6

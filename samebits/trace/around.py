@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from samebits.records.trace import TraceLine, TracePair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.trace.graph import Graph
     from samebits.trace.join import Suspect, View
 

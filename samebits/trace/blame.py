@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.records.trace import GIVEN, Cause, Side
+from samebits.records.trace import GIVEN, Cause, Side, Trace
 from samebits.trace.around import around
 from samebits.trace.attention import (
     attention_of,
@@ -18,9 +19,6 @@ from samebits.trace.kinds import Divergence, input_makers, kind_of
 from samebits.trace.origin import overlap, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from samebits.records.trace import Trace
     from samebits.trace.graph import Graph
 
 _MAX_OTHERS = 4

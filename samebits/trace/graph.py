@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.trace import Function, Op, Trace, Value
 
 LAYOUT = frozenset(

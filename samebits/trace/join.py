@@ -9,13 +9,12 @@ differently, and blame.py compares their meaning.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.trace.graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from samebits.records.trace import Trace
 
 

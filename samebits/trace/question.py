@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.compare.phases import row_subject
 from samebits.diagnose.deciding import with_place
 from samebits.diagnose.failing import decides
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 from samebits.trace import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
-
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult, ItemComparison
-    from samebits.records.ids import CellId
     from samebits.records.trace import Cause
 
 _TRACED = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from samebits.records.trace import GIVEN
+from samebits.records.trace import GIVEN, Cause, Look, Trace, Value
 from samebits.trace import sourcediff
 from samebits.trace.attention import is_kernel
-from samebits.trace.graph import row_keys
+from samebits.trace.graph import Graph, row_keys
 from samebits.trace.origin import long_axes, maker
 
 if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
-    from samebits.records.trace import Cause, Look, Trace, Value
     from samebits.storage.store import Store
     from samebits.trace.blame import Blamed
-    from samebits.trace.graph import Graph
     from samebits.trace.join import Suspect
 
 

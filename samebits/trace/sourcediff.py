@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import difflib
 import textwrap
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from samebits.records.trace import SourceDiff
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.records.trace import Function, Trace
+from samebits.records.trace import Function, SourceDiff, Trace
 
 MAX_LINES = 60
 """Lines of one diff."""

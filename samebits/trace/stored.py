@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import Cause, CauseKind, Side
 
 if TYPE_CHECKING:
     from samebits.records.capture import Capture, WeightFacts
     from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
     from samebits.records.ids import Signal
-    from samebits.records.trace import CauseKind
 
 _KINDS: dict[Signal, CauseKind] = {
     "inputs": "input",

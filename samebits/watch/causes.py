@@ -8,23 +8,21 @@ is that of the first difference that is larger than rounding, so that it does no
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.jobs.cells import NOT_STARTED
 from samebits.records.ids import Verdict
-from samebits.records.trace import GIVEN
+from samebits.records.trace import GIVEN, Cause, SourceDiff
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import on_one_line
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
-    from samebits.records.trace import Cause, SourceDiff
     from samebits.watch.records import Kind
 
 _FAMILY = re.compile(r"transformers/models/([^/]+)/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,6 @@ from samebits.stacks.source import FOLDER, PACKAGE
 from samebits.watch.text import Beside
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
     from samebits.bisect.records import Bisection
     from samebits.watch.causes import Group, Night
     from samebits.watch.records import KnownCause

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,16 +21,13 @@ from samebits.reports import again
 from samebits.watch import text
 from samebits.watch.causes import Night, night_of
 from samebits.watch.clone import Clone
-from samebits.watch.nights import changes
+from samebits.watch.nights import Changes, changes
 from samebits.watch.records import KnownCause, WatchFile
 from samebits.watch.text import Beside
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from samebits.records.report import Report
-    from samebits.watch.nights import Changes
 
 HELP = """\
 Draft an issue for each new cause by which transformers' main differs from a release, and close those that are gone.

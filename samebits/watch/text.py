@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
@@ -14,15 +15,12 @@ from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.text.blocks import bullets, fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, prose, shorten
 from samebits.text.numbers import count, plural
-from samebits.watch.records import KnownCause
+from samebits.watch.records import KnownCause, WatchFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
     from samebits.watch.causes import Group, Night
-    from samebits.watch.records import WatchFile
 
 MAX_CHARACTERS = 60_000
 """Length of a text; GitHub refuses one of more than 65,536 characters."""

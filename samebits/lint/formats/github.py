@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.base.workflow import annotation
+from samebits.base.workflow import Level, annotation
 from samebits.lint.registry import rules
 
 if TYPE_CHECKING:
-    from samebits.base.workflow import Level
     from samebits.lint.problem import Problem
 
 _LEVELS: dict[str, Level] = {"error": "error", "warning": "warning", "note": "notice"}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from samebits.lint.releases import NEWEST, release_text
+from samebits.lint.releases import NEWEST, Range, release_text
 
 if TYPE_CHECKING:
     from samebits.lint.problem import Problem
-    from samebits.lint.releases import Range
 
 SCHEMA_VERSION = 1
 

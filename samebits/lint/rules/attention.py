@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, is_self, keyword, mentions, problem
-from samebits.lint.releases import between, joined, since
+from samebits.lint.project import Class, Project, is_self, keyword, mentions, problem
+from samebits.lint.releases import Releases, between, joined, since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Project
-    from samebits.lint.releases import Releases
     from samebits.lint.source import Source
 
 _WHERE = "transformers.masking_utils."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
@@ -10,6 +11,8 @@ from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import (
+    Class,
+    Project,
     argument_names,
     asks,
     assigned,
@@ -21,9 +24,6 @@ from samebits.lint.project import (
 from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Class, Project
     from samebits.lint.source import Source
 
 _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
@@ -21,8 +22,6 @@ from samebits.lint.project import (
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.lint.source import Source
 
 REMOVED = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded, guarded_import
@@ -21,8 +22,6 @@ from samebits.lint.project import (
 from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.lint.source import Import, Source
 
 _KWARGS = {"LossKwargs", "TransformersKwargs"}

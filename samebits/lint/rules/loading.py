@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
@@ -20,12 +20,7 @@ from samebits.lint.project import (
     problem,
 )
 from samebits.lint.releases import between, since, union
-from samebits.lint.source import Function
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.source import Source
+from samebits.lint.source import Function, Source
 
 _FACTORIES = {
     "arange",

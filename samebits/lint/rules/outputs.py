@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import (
+    Class,
+    Project,
     argument_names,
     assigned,
     is_constant,
@@ -20,14 +22,8 @@ from samebits.lint.project import (
     receiver,
 )
 from samebits.lint.releases import between, since
-from samebits.lint.source import Function
+from samebits.lint.source import Function, Source
 from samebits.lint.uses import without
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Class, Project
-    from samebits.lint.source import Source
 
 
 def _layer_outputs(project: Project) -> Iterator[Problem]:

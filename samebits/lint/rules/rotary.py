@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import is_constant, keyword, mentions, problem
+from samebits.lint.project import Project, is_constant, keyword, mentions, problem
 from samebits.lint.releases import between, since
 from samebits.lint.uses import without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Project
     from samebits.lint.source import Source
 
 _EMBEDDING = "RotaryEmbedding"

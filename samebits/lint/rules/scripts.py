@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
@@ -11,6 +12,7 @@ from samebits.lint.layers import instance_class
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import (
     Class,
+    Project,
     assigned,
     is_constant,
     is_library_model,
@@ -22,9 +24,6 @@ from samebits.lint.releases import since
 from samebits.lint.uses import names, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Project
     from samebits.lint.source import Source
 
 _TOKENIZER = re.compile(r"\w*Tokenizer(?:Fast)?")

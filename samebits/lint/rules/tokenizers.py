@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import argument_names, is_super, own_attribute, problem
+from samebits.lint.project import Class, Project, argument_names, is_super, own_attribute, problem
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.lint.project import Class, Project
     from samebits.lint.source import Function
 
 

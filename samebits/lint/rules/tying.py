@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.problem import Edit, LintRule, Problem
@@ -10,8 +11,6 @@ from samebits.lint.project import Class, Project, argument_names, is_super, prob
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.lint.source import Function
 
 

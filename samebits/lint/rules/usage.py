@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
@@ -20,8 +21,6 @@ from samebits.lint.project import (
 from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.lint.source import Source
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from samebits.questions.arguments.records import ArgumentDifference, ArgumentsReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.questions.arguments.records import (
-        ArgumentEffect,
-        ArgumentsSignal,
-        Kind,
-        Method,
-    )
+from samebits.questions.arguments.records import (
+    ArgumentDifference,
+    ArgumentEffect,
+    ArgumentsReport,
+    ArgumentsSignal,
+    Kind,
+    Method,
+)
 
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
@@ -12,13 +13,10 @@ from samebits.questions.arguments.compare import (
     masked_otherwise,
     other_states,
 )
-from samebits.questions.arguments.records import ARGUMENTS
+from samebits.questions.arguments.records import ARGUMENTS, ArgumentEffect, Kind, Method
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from samebits.findings.case import Case
-    from samebits.questions.arguments.records import ArgumentEffect, Kind, Method
 
 _MAX_VALUES = 4
 """Logits that the evidence shows."""

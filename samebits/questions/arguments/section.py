@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.questions.arguments.compare import METHODS
-from samebits.questions.arguments.records import ARGUMENTS
+from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
 from samebits.questions.arguments.rules import call_of, in_words
 from samebits.questions.differing import Differing
-
-if TYPE_CHECKING:
-    from samebits.questions.arguments.records import ArgumentsSignal
 
 
 def _effect(signal: ArgumentsSignal, call: str) -> str:

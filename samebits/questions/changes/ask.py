@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
-from samebits.matrix.plan import first_on_cpu
+from samebits.matrix.plan import PlannedRow, first_on_cpu
 from samebits.questions.changes.compare import Side, step
 from samebits.questions.changes.reach import Calls, Model
 from samebits.questions.changes.records import (
@@ -20,23 +22,18 @@ from samebits.questions.changes.records import (
     KEPT,
     ChangesOfRow,
     SourcesFile,
+    Step,
     StepFile,
 )
 from samebits.questions.changes.release import Release
-from samebits.questions.question import RowName
+from samebits.questions.question import RowName, Run
 from samebits.records.question import keys
 from samebits.records.record import read_record
 from samebits.stacks.build import transformers_folder
 from samebits.storage.receipt import source_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from samebits.jobs.common import ReadyCell
-    from samebits.matrix.plan import PlannedRow
-    from samebits.questions.changes.records import Step
-    from samebits.questions.question import Run
     from samebits.records.result import JobFile
 
 Cells = dict[str, list["ReadyCell"]]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from samebits.questions.changes.records import Area, Why
     from samebits.questions.changes.release import Release
 

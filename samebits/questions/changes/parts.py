@@ -9,16 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from samebits.questions.changes.source import Bare, functions
+from samebits.questions.changes.source import Bare, Function, functions
 from samebits_wire.regions import FUNCTIONS, regions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from samebits.questions.changes.source import Function
 
 _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 

@@ -8,13 +8,12 @@ reached if the model's config names its key.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.changes.files import is_of_model, is_run_by, reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
     from samebits.questions.changes.records import Why
     from samebits.questions.changes.release import Release
     from samebits.questions.changes.source import Definition

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import some
-from samebits.questions.changes.records import CHANGES
-from samebits.records.ids import Verdict
+from samebits.questions.changes.records import CHANGES, Area, Step, Unrun, Why
+from samebits.records.ids import Level, Verdict
 from samebits.text.blocks import bullets, codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.questions.changes.records import Area, Step, Unrun, Why
-    from samebits.records.ids import Level
     from samebits.records.report import Report, Row
 
 TITLE = "Changed code that did not run"

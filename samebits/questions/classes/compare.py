@@ -6,14 +6,17 @@ the form of its tensors and its numbers are no difference here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from samebits.questions.classes.records import ClassDifference, ClassesReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.questions.classes.records import ClassesSignal, ClassLoad, Kind, NewModel, Samples
+from samebits.questions.classes.records import (
+    ClassDifference,
+    ClassesReport,
+    ClassesSignal,
+    ClassLoad,
+    Kind,
+    NewModel,
+    Samples,
+)
 
 _BAND = {"float64": 1e-3, "float32": 1e-2}
 """Share of the largest value above which values of a head differ: far above what rounds, in code that casts to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
@@ -12,14 +13,11 @@ from samebits.questions.classes.compare import (
     other_dtypes,
     smaller,
 )
-from samebits.questions.classes.records import CLASSES
+from samebits.questions.classes.records import CLASSES, ClassLoad, Kind
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.classes.records import ClassLoad, Kind
 
 _SAME_BASE = "the base model below it computes the same"
 _MAX_TENSORS = 4

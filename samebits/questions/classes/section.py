@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from samebits.questions.classes.records import CLASSES
+from samebits.questions.classes.records import CLASSES, ClassesSignal
 from samebits.questions.classes.rules import in_words, shown
 from samebits.questions.differing import Differing
-
-if TYPE_CHECKING:
-    from samebits.questions.classes.records import ClassesSignal
 
 
 def _load(signal: ClassesSignal, name: str) -> str:

@@ -21,14 +21,16 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
-from samebits.jobs.cache import no_result, run_aside
+from samebits.jobs.cache import Left, no_result, run_aside
 from samebits.jobs.common import (
+    ReadyCell,
     digest_of_inputs,
     identity_of,
     job_of,
@@ -51,10 +53,6 @@ from samebits.storage.prune import STALE_AFTER
 from samebits_wire.atomic import remove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from samebits.jobs.cache import Left
-    from samebits.jobs.common import ReadyCell
     from samebits.jobs.lab import Lab
     from samebits.records.capture import Failure
     from samebits.records.made import MadeModel

@@ -7,9 +7,16 @@ If it is not, the copy gives what neither release gives for the original.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from samebits.questions.crossings.records import PartCrossing
+from samebits.questions.crossings.records import (
+    LoadedPart,
+    PartCrossing,
+    PartOutcome,
+    SavedModel,
+    SavedPart,
+)
 from samebits.questions.texts.compare import (
     BARE,
     CHAT_IDS,
@@ -20,19 +27,15 @@ from samebits.questions.texts.compare import (
     comparisons,
     differences,
 )
-from samebits.questions.texts.records import OperationComparison, Place, TextsSignal, Value
+from samebits.questions.texts.records import (
+    OperationComparison,
+    Outcomes,
+    Place,
+    TextsSignal,
+    Value,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from samebits.questions.crossings.records import (
-        LoadedPart,
-        PartOutcome,
-        SavedModel,
-        SavedPart,
-    )
-    from samebits.questions.texts.records import Outcomes
-
     Facts = Mapping[str, Outcomes]
 
 TOKENIZER, GENERATION = "tokenizer", "generation config"

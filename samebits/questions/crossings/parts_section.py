@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.crossings.parts import OUTCOMES
@@ -13,8 +14,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-
     from samebits.questions.crossings.records import CrossingsOfRow, PartCrossing
 
 TITLE = "Tokenizers, processors and generation settings, saved and loaded"

@@ -6,6 +6,7 @@ these classes; this module is their schema.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -19,8 +20,6 @@ from samebits.records.record import Record
 from samebits.records.result import CellFile, is_repeatable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.records.report import Row
 
 FORMAT_VERSION: Literal[7] = 7

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.crossings.parts import GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
-from samebits.questions.crossings.records import CROSSINGS
+from samebits.questions.crossings.records import CROSSINGS, Crossing, PartCrossing
 from samebits.questions.texts.compare import position_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.crossings.records import Crossing, PartCrossing
     from samebits.questions.texts.records import OperationComparison
 
 _MAX_NAMES = 6

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.crossings.parts_section import linked_models, parts_of_model, parts_of_run
-from samebits.questions.crossings.records import crossed
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow, crossed
 from samebits.text.blocks import (
     bullets,
     codes,
@@ -24,9 +25,6 @@ from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from samebits.questions.crossings.records import Crossing, CrossingsOfRow
     from samebits.records.report import Report, Row
 
     ByModel = Mapping[str, CrossingsOfRow]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from samebits.questions.exports.records import ExportsReport, ProgramDifference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.questions.exports.records import ExportsSignal
+from samebits.questions.exports.records import ExportsReport, ExportsSignal, ProgramDifference
 
 _WORKS = frozenset({"the same numbers", "rounding", "undecided"})
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.exports.compare import differences
-from samebits.questions.exports.records import EXPORTS
+from samebits.questions.exports.records import EXPORTS, Program
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.exports.records import Program
 
 _INPUTS = {
     "own": "on the inputs that it was made of",

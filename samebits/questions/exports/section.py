@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.questions.differing import Differing
-from samebits.questions.exports.records import EXPORTS
+from samebits.questions.exports.records import EXPORTS, ExportsSignal
 from samebits.questions.exports.rules import in_words
-
-if TYPE_CHECKING:
-    from samebits.questions.exports.records import ExportsSignal
 
 
 def _name(way: str, prompt: str) -> str:

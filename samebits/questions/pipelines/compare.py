@@ -6,26 +6,24 @@ where the same ones in float64 do not show that they round.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from samebits.compare.facts import ABSENT
 from samebits.compare.standing import judged
-from samebits.questions.pipelines.records import PipelineDifference, PipelinesReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits.questions.pipelines.records import (
-        AnswerField,
-        FedInput,
-        PipelineAnswer,
-        PipelineCase,
-        PipelineOutcome,
-        PipelinesSignal,
-        PipelineTask,
-    )
+from samebits.questions.pipelines.records import (
+    AnswerField,
+    FedInput,
+    PipelineAnswer,
+    PipelineCase,
+    PipelineDifference,
+    PipelineOutcome,
+    PipelinesReport,
+    PipelinesSignal,
+    PipelineTask,
+)
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 behind the model could leave."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.pipelines.compare import pads_behind, report
-from samebits.questions.pipelines.records import PIPELINES
+from samebits.questions.pipelines.records import (
+    PIPELINES,
+    PipelineCase,
+    PipelineDifference,
+    PipelineOutcome,
+)
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.pipelines.records import (
-        PipelineCase,
-        PipelineDifference,
-        PipelineOutcome,
-    )
 
 _MAX_CASES = 3
 """Calls of one finding that the evidence shows."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from samebits.questions.differing import once_for_models
-from samebits.questions.pipelines.records import PIPELINES
+from samebits.questions.differing import Line, once_for_models
+from samebits.questions.pipelines.records import (
+    PIPELINES,
+    PipelineOutcome,
+    PipelinesOfRow,
+    PipelinesReport,
+)
 from samebits.text.blocks import folded, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits.questions.differing import Line
-    from samebits.questions.pipelines.records import (
-        PipelineOutcome,
-        PipelinesOfRow,
-        PipelinesReport,
-    )
     from samebits.records.report import Report, Row
 
 TITLE = "Pipelines"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from samebits.compare.standing import judged
 from samebits.questions.processors.records import (
@@ -20,12 +21,9 @@ from samebits.questions.processors.records import (
     ProcessorOutcome,
     ProcessorPart,
     ProcessorsReport,
+    ProcessorsSignal,
+    ProcessorStep,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from samebits.questions.processors.records import ProcessorsSignal, ProcessorStep
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 could leave in the float64 run."""

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.packages import missing_packages, remedy
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.processors.compare import changed_outputs, comparisons, effect_of
-from samebits.questions.processors.records import PROCESSORS
+from samebits.questions.processors.records import (
+    PROCESSORS,
+    PartComparison,
+    ProcessorCase,
+    ProcessorDifference,
+    ProcessorOutcome,
+    ProcessorPart,
+    Role,
+)
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.processors.records import (
-        PartComparison,
-        ProcessorCase,
-        ProcessorDifference,
-        ProcessorOutcome,
-        ProcessorPart,
-        Role,
-    )
 
     Check = Callable[[Case], Iterator[Sighting]]
 

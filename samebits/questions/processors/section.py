@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.questions.differing import (
@@ -13,19 +14,18 @@ from samebits.questions.differing import (
     line_of,
     once_for_models,
 )
-from samebits.questions.processors.records import ASIDE, PROCESSORS
+from samebits.questions.processors.records import (
+    ASIDE,
+    PROCESSORS,
+    PartComparison,
+    ProcessorPart,
+    ProcessorsOfRow,
+)
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits.questions.processors.records import (
-        PartComparison,
-        ProcessorPart,
-        ProcessorsOfRow,
-    )
     from samebits.records.report import Report, Row, StackReport
 
 TITLE = "Processors"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.relations.records import signals_of
@@ -13,8 +14,6 @@ from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits.records.report import Row
 
 LOGITS = "logits"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
 from samebits.compare.phases import DECODED
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import LEFT_TO_CLASSES, RelationName, signals_of
+from samebits.questions.relations.records import LEFT_TO_CLASSES, Relation, RelationName, signals_of
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from samebits.questions.relations.records import Relation
     from samebits.records.distance import Distance
     from samebits.records.ids import Signal
     from samebits.records.report import Row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,14 @@ from samebits.questions.relations.precision import (
     has_unknown_precision,
     precision_table,
 )
-from samebits.questions.relations.records import signals_of
+from samebits.questions.relations.records import (
+    CacheTensor,
+    GreedySplit,
+    Relation,
+    RelationName,
+    TopDifference,
+    signals_of,
+)
 from samebits.questions.relations.section import TITLE
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
 from samebits.text.lists import group_equal, grouped
@@ -23,15 +31,6 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import count, exact, pair, part, plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from samebits.questions.relations.records import (
-        CacheTensor,
-        GreedySplit,
-        Relation,
-        RelationName,
-        TopDifference,
-    )
     from samebits.records.distance import Distance
     from samebits.records.report import Row
 

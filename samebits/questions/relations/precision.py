@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from samebits.questions.relations.records import signals_of
+from samebits.questions.relations.records import Precision, signals_of
 from samebits.text.blocks import bullets, heading, page, table, titled
 from samebits.text.lists import grouped
-from samebits.text.markdown import EMPTY, fill
+from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits.questions.relations.records import Precision
     from samebits.records.report import Row
-    from samebits.text.markdown import Markdown
 
 COARSE_NOTES = {
     7: "every value fits bfloat16",

@@ -6,6 +6,7 @@ schema.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field
@@ -16,8 +17,6 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.records.report import Row
 
 RelationName = Literal[

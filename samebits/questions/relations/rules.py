@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
 from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
-from samebits.findings.case import seen_with
+from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import LEFT_TO_CLASSES, PADDED_GENERATION, RELATIONS
+from samebits.questions.relations.records import (
+    LEFT_TO_CLASSES,
+    PADDED_GENERATION,
+    RELATIONS,
+    Relation,
+    RelationName,
+)
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.findings.case import Case
-    from samebits.questions.relations.records import Relation, RelationName
     from samebits.records.capture import Capture
 
 _OF_BATCHES: tuple[RelationName, ...] = ("batch size", "batch position", "row order")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from samebits.questions.made_models import made_models
@@ -27,8 +28,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-
     from samebits.records.report import Report, Row
 
 TITLE = "Relations inside one release"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.report import Row
 
 MAX_MODELS = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from samebits.jobs.records import Options
@@ -10,8 +11,6 @@ from samebits.questions.texts.records import TEXTS, TextsOfRow
 from samebits.records.comparison import FactChange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capture import Capture
     from samebits.records.ids import CellId

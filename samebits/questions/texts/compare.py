@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from samebits.questions.texts.records import BLOCK, OperationComparison, Place, TextsReport
+from samebits.questions.texts.records import (
+    BLOCK,
+    OperationComparison,
+    Outcomes,
+    Place,
+    TextsReport,
+    TextsSignal,
+    Value,
+)
 from samebits.records.question import compared as each_compared
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-
-    from samebits.questions.texts.records import Outcomes, TextsSignal, Value
 
 ENCODE, BARE = "encode", "encode without special tokens"
 STAGES = ("normalizer", "pre_tokenizer", "model")

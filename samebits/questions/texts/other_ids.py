@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Sighting
@@ -10,6 +11,8 @@ from samebits.findings.tokenizers import side_lines, tokenizer_pair
 from samebits.questions.texts.compare import (
     BARE,
     ENCODE,
+    Difference,
+    Trial,
     differences,
     differing_stages,
     is_raised,
@@ -20,10 +23,7 @@ from samebits.questions.texts.sides import corpora, texts_pair
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.texts.compare import Difference, Trial
     from samebits.questions.texts.records import Outcomes, Parts
 
 _MAX_IDS = 12

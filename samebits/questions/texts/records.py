@@ -5,6 +5,7 @@ probes/samebits_probe/questions/texts/ writes :class:`TextsSignal` without this 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -13,8 +14,6 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.records.report import Row
 
 BLOCK = 64

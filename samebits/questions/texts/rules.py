@@ -5,6 +5,7 @@ A rule looks only at results whose inputs are the same on both sides.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
@@ -29,8 +30,6 @@ from samebits.questions.texts.sides import compared, corpora, texts_pair
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
     from samebits.questions.texts.records import OperationComparison, Outcomes, Place
     from samebits.records.tokenizer import TokenizerSignal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from samebits.questions.differing import (
@@ -12,15 +13,12 @@ from samebits.questions.differing import (
     once_for_models,
 )
 from samebits.questions.texts.compare import GROUPS, position_in_words
-from samebits.questions.texts.records import reports_of
+from samebits.questions.texts.records import TextsReport, reports_of
 from samebits.text.blocks import heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from samebits.questions.texts.records import TextsReport
     from samebits.records.report import Report, Row
     from samebits.records.tokenizer import TokenizerSignal
 

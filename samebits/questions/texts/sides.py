@@ -6,11 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from samebits.questions.texts.compare import comparisons
-from samebits.questions.texts.records import TEXTS
+from samebits.questions.texts.records import TEXTS, OperationComparison, Outcomes, TextsSignal
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
-    from samebits.questions.texts.records import OperationComparison, Outcomes, TextsSignal
 
 
 def texts_pair(case: Case) -> tuple[TextsSignal, TextsSignal] | None:

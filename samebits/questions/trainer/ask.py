@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from samebits.questions.question import RowName
 from samebits.questions.trainer.compare import compared, report_of, with_step
 from samebits.questions.trainer.records import RUN, TrainerFile, TrainerOfRow
 from samebits.questions.trainer.tasks import RunTask
-from samebits.questions.training.records import TRAINING
+from samebits.questions.training.records import TRAINING, TrainingReport
 from samebits.questions.training.twice import pairs_of, trained
 from samebits.records.capture import Failure
-from samebits.stacks.packages import PackagesError
+from samebits.stacks.packages import ExtendedStack, PackagesError
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits.jobs.common import ReadyCell
     from samebits.questions.question import ByRow, Run
-    from samebits.questions.training.records import TrainingReport
     from samebits.records.ids import CellId
-    from samebits.stacks.packages import ExtendedStack
 
 PACKAGES = ("accelerate",)
 """What Trainer needs beside a stack."""

@@ -6,29 +6,26 @@ training step are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from samebits.questions.trainer.records import (
     TrainerChange,
     TrainerComparison,
+    TrainerFacts,
     TrainerFile,
     TrainerItem,
     TrainerReport,
     TrainerRun,
+    TrainerRunName,
+    TrainerSignal,
+    TrainerSubject,
 )
 from samebits.questions.training.judge import Sides, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from samebits.compare.pair import TensorSource
-    from samebits.questions.trainer.records import (
-        TrainerFacts,
-        TrainerRunName,
-        TrainerSignal,
-        TrainerSubject,
-    )
     from samebits.questions.training.records import TrainingComparison, TrainingReport
 
 SHAPING = (

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
-from samebits.questions.trainer.records import report_in
-from samebits.questions.training.records import step_in
+from samebits.questions.trainer.records import (
+    TrainerChange,
+    TrainerItem,
+    TrainerRunName,
+    TrainerSubject,
+    report_in,
+)
+from samebits.questions.training.records import TrainingRelation, step_in
 from samebits.questions.training.rules import figures_of, relation_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.findings.case import Case
-    from samebits.questions.trainer.records import (
-        TrainerChange,
-        TrainerItem,
-        TrainerRunName,
-        TrainerSubject,
-    )
-    from samebits.questions.training.records import TrainingRelation
 
     Check = Callable[[Case], Iterator[Sighting]]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.questions.trainer.records import runs_of
+from samebits.questions.trainer.records import TrainerReport, runs_of
 from samebits.questions.trainer.rules import change_line, trainer_item_line
 from samebits.questions.training.section import NOTABLE, STANDINGS, by_stack, standing_in_words
 from samebits.text.blocks import bullets, heading, page, table
@@ -13,9 +14,6 @@ from samebits.text.markdown import EMPTY, Markdown, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.questions.trainer.records import TrainerReport
     from samebits.questions.training.records import TrainingStanding
     from samebits.records.report import Report, Row
 

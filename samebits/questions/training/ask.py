@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from samebits.matrix.plan import first_on_cpu
 from samebits.questions.question import RowName
 from samebits.questions.training import explain
 from samebits.questions.training.compare import compared
-from samebits.questions.training.records import STEP, TRAINING, TrainingFile, TrainingOfRow
+from samebits.questions.training.records import (
+    STEP,
+    TRAINING,
+    TrainingFile,
+    TrainingOfRow,
+    TrainingReport,
+)
 from samebits.questions.training.report import report_of, with_explanation, with_forward
-from samebits.questions.training.step_question import question
+from samebits.questions.training.step_question import StepQuestion, question
 from samebits.questions.training.tasks import StepTask
 from samebits.questions.training.twice import pairs_of, trained
 from samebits.records.capture import Failure
-from samebits.records.ids import Verdict
+from samebits.records.ids import CellId, Verdict
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Any
-
     from samebits.jobs.common import ReadyPair
     from samebits.jobs.lab import Lab
     from samebits.questions.question import ByRow, Run
-    from samebits.questions.training.records import TrainingReport
-    from samebits.questions.training.step_question import StepQuestion
     from samebits.questions.training.step_trace import StepOrigin
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
 
 T = TypeVar("T")
 Steps = dict["CellId", "TrainingReport"]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from samebits.compare.standing import PARTLY
 from samebits.questions.training.judge import Sides, Summary, diverged
-from samebits.questions.training.records import TrainingComparison, TrainingFile, TrainingItem
+from samebits.questions.training.records import (
+    BatchFacts,
+    StepFacts,
+    TrainingComparison,
+    TrainingFile,
+    TrainingItem,
+    TrainingOutcome,
+    TrainingSignal,
+    TrainingStanding,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.compare.pair import TensorSource
-    from samebits.questions.training.records import (
-        BatchFacts,
-        StepFacts,
-        TrainingOutcome,
-        TrainingSignal,
-        TrainingStanding,
-    )
     from samebits.records.tensor import TensorRef
 
 Scalars = tuple["float | None", "float | None"]

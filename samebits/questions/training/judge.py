@@ -7,20 +7,18 @@ ladder and without a tolerance: rounding shrinks with the precision, another fun
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from samebits.compare.phases import both_raise
 from samebits.compare.standing import LEAKED, NOT_FINITE, judged
-from samebits.ladder.distance import tensor_distance
+from samebits.ladder.distance import Distance, tensor_distance
 from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from samebits.compare.pair import TensorSource
-    from samebits.ladder.distance import Distance
     from samebits.questions.training.records import TrainingOutcome, TrainingStanding
     from samebits.records.capture import Failure
     from samebits.records.ids import CellId

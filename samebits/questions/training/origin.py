@@ -7,21 +7,18 @@ first one of the reference.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.questions.training.step_trace import StepOrigin, StepSide
+from samebits.questions.training.step_trace import StepOrigin, StepSide, StepTrace
 from samebits.trace.graph import Graph
-from samebits.trace.join import View
+from samebits.trace.join import Suspect, View
 from samebits.trace.origin import overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.questions.training.step_question import StepQuestion
-    from samebits.questions.training.step_trace import StepTrace
     from samebits.records.trace import Trace
-    from samebits.trace.join import Suspect
 
 NOTHING = "the traces of both steps compute the same"
 _Only = Literal["candidate", "reference"]

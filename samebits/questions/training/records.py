@@ -6,6 +6,7 @@ module is its schema. The other records are what the report says of it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -24,8 +25,6 @@ from samebits.records.tensor import TensorRef
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     from samebits.findings.case import Case
     from samebits.records.report import Row
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from samebits.questions.training.records import TrainingReport
-from samebits.records.ids import Verdict
+from samebits.questions.training.records import TrainingComparison, TrainingFile, TrainingReport
+from samebits.records.ids import Signal, Verdict
 
 if TYPE_CHECKING:
-    from samebits.questions.training.records import TrainingComparison, TrainingFile
     from samebits.questions.training.step_graft import StepGraft
     from samebits.questions.training.step_trace import StepOrigin
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import Signal
 
 _FORWARD_AGREES = frozenset({Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.REFERENCE})
 _OF_FORWARD: tuple[Signal, ...] = ("hidden_states", "logits", "outputs")

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.case import seen_with
+from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
-from samebits.questions.training.records import step_in
+from samebits.questions.training.records import (
+    TrainingComparison,
+    TrainingItem,
+    TrainingRelation,
+    TrainingRelationName,
+    TrainingSignal,
+    TrainingStanding,
+    step_in,
+)
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.findings.case import Case
     from samebits.questions.training.judge import OneItem
-    from samebits.questions.training.records import (
-        TrainingComparison,
-        TrainingItem,
-        TrainingRelation,
-        TrainingRelationName,
-        TrainingSignal,
-        TrainingStanding,
-    )
     from samebits.questions.training.step_trace import StepOrigin, StepSide
 
     Check = Callable[[Case], Iterator[Sighting]]

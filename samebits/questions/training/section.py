@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.questions.training.records import AlsoTrained, steps_of
+from samebits.questions.training.records import (
+    AlsoTrained,
+    TrainingComparison,
+    TrainingRelation,
+    TrainingRelations,
+    TrainingStanding,
+    steps_of,
+)
 from samebits.questions.training.rules import item_line, origin_line, relation_line
 from samebits.text.blocks import bullets, heading, link, page, table
 from samebits.text.lists import grouped
@@ -14,15 +22,7 @@ from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.questions.training.judge import Compared
-    from samebits.questions.training.records import (
-        TrainingComparison,
-        TrainingRelation,
-        TrainingRelations,
-        TrainingStanding,
-    )
     from samebits.questions.training.step_trace import StepOrigin
     from samebits.records.report import Report, Row
 

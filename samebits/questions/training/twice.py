@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from samebits.questions.training.judge import Compared, Trained, needs_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from samebits.questions.question import Run
     from samebits.records.ids import CellId
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
-from samebits.questions.usage.records import CACHES, with_cache
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits.questions.usage.records import SecondCall, UsageSignal
+from samebits.questions.usage.records import CACHES, SecondCall, UsageSignal, with_cache
 
 _SHOWN_TOKENS = 6
 _SHOWN_DEFAULTS = (

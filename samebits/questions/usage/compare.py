@@ -6,11 +6,10 @@ rounds (the sums of beams) is not compared, and sequences whose sums are nearly 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.questions.usage.generation import GenerationSignal, GenerationWay
 
 TIE = 2.0**-10

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.case import seen_with
+from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.questions.usage import compare
-from samebits.questions.usage.records import CACHES, signal_of, with_cache
+from samebits.questions.usage.records import (
+    CACHES,
+    Beams,
+    SecondCall,
+    UsageSignal,
+    signal_of,
+    with_cache,
+)
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.findings.case import Case
     from samebits.questions.usage.compare import OtherValue
     from samebits.questions.usage.generation import GenerationSignal
-    from samebits.questions.usage.records import Beams, SecondCall, UsageSignal
 
     Compare = Callable[[GenerationSignal, GenerationSignal], Iterator[OtherValue]]
     Check = Callable[[Case], Iterator[Sighting]]

@@ -5,6 +5,7 @@ probes/samebits_probe/questions/usage/ writes :class:`UsageSignal` without this 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,6 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from samebits.records.capture import Capture
     from samebits.records.report import Row
 

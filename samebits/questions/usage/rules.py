@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from samebits.findings.case import seen_with
+from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.usage.records import signal_of
+from samebits.questions.usage.records import Features, UsageSignal, signal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from samebits.findings.case import Case
-    from samebits.questions.usage.records import Features, UsageSignal
-
     Check = Callable[[Case], Iterator[Sighting]]
 
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")

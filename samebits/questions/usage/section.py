@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS, finding_page
 from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
-from samebits.questions.usage.answers import USAGES
+from samebits.questions.usage.answers import USAGES, Usage
 from samebits.questions.usage.records import signals_of
 from samebits.text.blocks import bullets, codes, first_of, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
@@ -16,9 +17,6 @@ from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from samebits.questions.usage.answers import Usage
     from samebits.records.finding import RuleText, StackFinding
     from samebits.records.report import Report, Row, StackReport
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, generalised
@@ -9,8 +10,6 @@ from samebits.questions.writes.records import TENSORS, Difference, WritesOfRow, 
 from samebits.records.question import first_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.records.capture import Capture
     from samebits.records.written import Written, WrittenFile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
@@ -10,8 +11,6 @@ from samebits.questions.writes.compare import saves
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.findings.case import Case
 
 _MAX_NAMES = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
@@ -21,8 +22,6 @@ from samebits.reports.stories import (
 from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, Row
 

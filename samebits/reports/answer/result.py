@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
@@ -15,8 +16,6 @@ from samebits.reports.stories import is_reference
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
 

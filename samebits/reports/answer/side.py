@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import some
@@ -18,8 +19,6 @@ from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row

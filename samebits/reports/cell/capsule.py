@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, link, page, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.capsule import Capsule
     from samebits.records.comparison import CellResult
 

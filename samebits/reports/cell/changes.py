@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, material_changes, paired_calls
-from samebits.reports.stories import joined_lines
+from samebits.reports.stories import Shared, Story, joined_lines
 from samebits.text.blocks import details, folded, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits.records.comparison import CellResult, FactChange
     from samebits.records.report import Row
-    from samebits.reports.stories import Shared, Story
 
 LIKELY_KINDS = ("attention.kernel", "weights layout", "load", "config")
 """Kinds of changes that are shown first; the most frequent causes lead."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, codes, page, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.capture import Failure, Frame
     from samebits.records.code import Symbol
 

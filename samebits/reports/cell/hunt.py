@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import page, table, titled
@@ -9,8 +10,6 @@ from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Status, Step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from samebits.reports.cell.ladder import ladder_of
 from samebits.reports.cell.tensors import signal_table, split_table, tensor_tables
 from samebits.reports.stories import (
     EVERY_RELEASE,
+    Shared,
+    Story,
     group_cells,
     joined_lines,
     outcome_key,
@@ -27,12 +30,9 @@ from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, pros
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from samebits.records.capture import Failure, Frame, Skip
     from samebits.records.comparison import CellResult
     from samebits.records.report import ExpectedReport, Row
-    from samebits.reports.stories import Shared, Story
 
 MAX_FRAMES = 4
 """Limit for the frames of a traceback that are shown unfolded."""

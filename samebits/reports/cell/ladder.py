@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, page, table, titled
@@ -9,8 +10,6 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.ladder import (
         AtRisk,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import (
         CellResult,
         Extreme,

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.base.workflow import annotation
+from samebits.base.workflow import Level, annotation
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, short_advice
 from samebits.reports.answer import of_cell
 from samebits.reports.head import notes
-from samebits.reports.plain import advice, beginning, explaining_codes, on_one_line
+from samebits.reports.plain import Place, advice, beginning, explaining_codes, on_one_line
 from samebits.reports.sections.at_a_glance import glance
 from samebits.reports.sections.overview import title
 from samebits.reports.sections.the_worst import the_worst
 from samebits.reports.sections.what_changed import in_short
-from samebits.reports.stories import places, stories, troubles, verdict_word
+from samebits.reports.stories import Story, Trouble, places, stories, troubles, verdict_word
 from samebits.text.blocks import bullets, heading, page
 from samebits.text.markdown import Markdown, fill, prose, shorten
 from samebits.text.numbers import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from samebits.base.workflow import Level
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
-    from samebits.reports.plain import Place
-    from samebits.reports.stories import Story, Trouble
 
 PATH = "job-summary.md"
 MAX_BYTES = 1_000_000

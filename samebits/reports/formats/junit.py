@@ -7,6 +7,7 @@ result as the exit code: 0 and 3 have no failure and no error, 1 and 4 have at l
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -19,8 +20,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import shorten, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
 

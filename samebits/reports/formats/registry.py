@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports import document, packed
@@ -11,8 +12,6 @@ from samebits.reports.html.addresses import HOME, MARK, model_page
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     from samebits.records.report import Report
 
 JSON = "json"

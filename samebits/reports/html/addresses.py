@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -11,8 +12,6 @@ from urllib.parse import quote
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from samebits.records.ids import CellId
 
 HOME = "report.html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
@@ -14,8 +15,6 @@ from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row

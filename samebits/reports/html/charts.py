@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from samebits.text.chart import (
@@ -18,8 +19,6 @@ from samebits.text.markdown import visible
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import CellResult
     from samebits.records.ladder import LadderStep
 

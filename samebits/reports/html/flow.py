@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,8 +10,6 @@ from samebits.records.ids import EXPLANATORY
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
 
 MAX_EQUAL = 3

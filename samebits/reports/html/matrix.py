@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import EXPLANATORY, Verdict
@@ -10,8 +11,6 @@ from samebits.reports.html.states import SEVERITY, State, class_of, rank_of, sta
 from samebits.reports.stories import QUIET, is_quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.report import Report, Row
     from samebits.reports.html.answers import Answers
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.records.trace import GIVEN
+from samebits.records.trace import GIVEN, Cause, Side
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
-from samebits.reports.html.answers import Answers, summaries
+from samebits.reports.html.answers import Answers, Known, Summary, summaries
 from samebits.reports.html.bands import Piece, strip
 from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
@@ -34,14 +35,10 @@ from samebits.text.markdown import visible
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
     from samebits.records.finding import Finding, RuleText
     from samebits.records.graft import Graft
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
-    from samebits.records.trace import Cause, Side
-    from samebits.reports.html.answers import Known, Summary
     from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (

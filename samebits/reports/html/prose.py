@@ -7,20 +7,15 @@ escaped (samebits/text/markdown.py). Raw HTML other than a folded part is shown 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from samebits.base.finding_pages import CODE_NAME
-from samebits.text.markdown import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from samebits.text.markdown import Markdown
+from samebits.text.markdown import Markdown, visible
 
 _FOLD = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 """What samebits.text.blocks.details writes around the blocks of a folded part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -47,8 +48,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import duration, number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
 

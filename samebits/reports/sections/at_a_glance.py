@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +19,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import ExpectedReport, Report
 

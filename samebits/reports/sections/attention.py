@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from samebits.text.names import numbered
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.capture import AttentionCall, AttentionSignal
     from samebits.records.report import Report, Row
 

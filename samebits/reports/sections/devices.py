@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, get_args
 
-from samebits.records.device import DeviceProbeName
+from samebits.records.device import DeviceProbe, DeviceProbeName
 from samebits.text.blocks import heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, prose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits.records.device import DeviceProbe
     from samebits.records.report import Report
     from samebits.records.settings import By, SettingChange
 

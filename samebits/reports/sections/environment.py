@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection, Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from samebits.records.report import (
         CheckpointReport,
         MachineReport,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
@@ -15,8 +16,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding, RuleText
     from samebits.records.report import Report, Row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
@@ -20,8 +21,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.records.ids import Verdict
+from samebits.records.ids import Level, Verdict
 from samebits.reports.answer import faults, result, worst_first
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.paged import has_page
 from samebits.reports.stories import (
+    Trouble,
     anchors,
     cell_in_short,
     holds,
@@ -34,12 +36,8 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits.records.comparison import CellResult
-    from samebits.records.ids import Level
     from samebits.records.report import Report, Row, StackReport
-    from samebits.reports.stories import Trouble
 
 COUNTED = {
     Verdict.FAILED: ("failed", "failed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
@@ -10,18 +11,15 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.at_a_glance import COLUMNS
-from samebits.reports.stories import QUIET, cell_in_short, failure_key, group_cells
+from samebits.reports.stories import QUIET, Story, cell_in_short, failure_key, group_cells
 from samebits.text.blocks import heading, link, linked, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import ExpectedReport, Row
-    from samebits.reports.stories import Story
 
 TITLE = "Differences that do not fail the run"
 

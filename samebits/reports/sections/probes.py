@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
 from samebits.compare.registry import signal_names
-from samebits.records.ids import Verdict
+from samebits.records.ids import Signal, Verdict
 from samebits.records.subject import Reason
 from samebits.reports.cell.ladder import KIND_WORDS, informing_steps_of
 from samebits.reports.cell.tensors import signal_items
@@ -16,10 +17,7 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.records.comparison import CellResult, SignalComparison
-    from samebits.records.ids import Signal
     from samebits.records.ladder import Kind
     from samebits.records.report import Report, Row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
@@ -11,8 +12,6 @@ from samebits.text.names import page_path
 from samebits.text.numbers import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.records.report import Report, Row
     from samebits.records.state import StateSignal
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, heading, page
@@ -10,8 +11,6 @@ from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from samebits.records.capture import UnrunModule
     from samebits.records.report import Report, Row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from samebits.reports.cell.capsule import capsules_of
@@ -11,6 +12,8 @@ from samebits.reports.cell.in_full import expectation, timeline
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.stories import (
     QUIET,
+    Shared,
+    Story,
     cell_in_short,
     failure_key,
     group_cells,
@@ -24,11 +27,8 @@ from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import ExpectedReport, Report
-    from samebits.reports.stories import Shared, Story
 
 MAX_REASON = 160
 """Limit in characters for the reason why a difference is expected; the section of expected
