@@ -16,7 +16,7 @@ _ABSOLUTE = re.compile(
     re.VERBOSE,
 )
 _HOMES = {"home", "Users"}
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|transformers_modules|lib/python3\.\d+)/")
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 def without_folders(text: str) -> str:

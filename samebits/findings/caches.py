@@ -96,14 +96,20 @@ def _left_behind(case: Case) -> Iterator[Sighting]:
     yield Sighting(state.causes[0].name, (again, undone))
 
 
-def _renamed_cache(case: Case) -> Iterator[Sighting]:
-    """Find a forward that generate() hands its cache by a name which it does not take."""
+def renamed_cache(case: Case, inside: str = "") -> Iterator[Sighting]:
+    """Find a forward that generate() hands its cache by a name which it does not take.
+
+    ``inside`` is how generate() and a loop over the same forward differ inside the release; '' if they do not.
+    """
     yield from _other_name(case)
     idioms = case.idioms(OLD_NAME)
-    if not idioms or _has_idiom(case.reference) or not _only_decoding_differs(case):
+    is_shown = bool(inside) or _only_decoding_differs(case)
+    if not idioms or _has_idiom(case.reference) or not is_shown:
         return
-    change = "decoding with the cache differs from the reference, and one forward does not"
-    if case.ladder is not None and case.ladder.kind == "rounding":
+    change = (
+        inside or "decoding with the cache differs from the reference, and one forward does not"
+    )
+    if not inside and case.ladder is not None and case.ladder.kind == "rounding":
         change += (
             "; it differs by rounding alone: each step computes the whole text, without a cache"
         )
@@ -131,7 +137,6 @@ RULES = (
     Rule("SB707", _crop, explains=RAISED),
     Rule("SB711", _scaled_rope, explains=STATE),
     Rule("SB712", _other_state, explains=STATE),
-    Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB715", _no_positions, explains=RAISED),
     Rule("SB716", _too_few_layers, explains=RAISED),
 )

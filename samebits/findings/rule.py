@@ -27,6 +27,8 @@ class Sighting(NamedTuple):
     """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
     of_prompts: tuple[str, ...] | None = None
     """The prompts whose numbers it may explain, such as the padded ones; None for all."""
+    follows: frozenset[str] = frozenset()
+    """Defects of which it is a consequence, so that it is no finding beside one of them."""
 
 
 RAISED: frozenset[str] = frozenset({"raised"})

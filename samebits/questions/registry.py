@@ -76,6 +76,8 @@ def findings(case: Case) -> tuple[Finding, ...]:
         for sighting in _sightings(rule, case):
             if rule.is_general and _is_named(sighting, case, named):
                 continue  # a rule for this exception says more
+            if any(finding.code in sighting.follows for finding in named):
+                continue
             finding = Finding(
                 code=rule.code,
                 where=sighting.where,

@@ -11,12 +11,14 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
+from samebits.findings.rule import COMPUTED
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
 from samebits.reports.answer.releases import distinct
 from samebits.reports.beside import defects
 from samebits.reports.head import briefs
-from samebits.reports.plain import advice
+from samebits.reports.plain import advice, explaining_codes
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
@@ -201,15 +203,25 @@ def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Itera
 
 
 def _hidden(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[_Field]:
-    """Yield what the code of a model shows of its last release, and a cell that raises or is unstable cannot."""
-    if cell.judged not in (Verdict.FAILED, Verdict.UNSTABLE):
+    """Yield what the code of a model shows of its last release beside what explains the verdict.
+
+    A cell that raises or is unstable may hide it. Where numbers differ, decoding is wrong for more than one reason if
+    a finding confirms it.
+    """
+    judged = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED)
+    if cell.cell.stack != report.stacks[-1].id or cell.judged not in judged:
         return
-    if cell.cell.stack != report.stacks[-1].id:
-        return
-    seen = {finding.code for finding in cell.findings}
-    named = [f"{code} ({place})" for code, place in places.items() if code not in seen]
-    if named:
-        yield _Field("then", f"{', '.join(named)}: seen in the code, where the above may hide it")
+    found, explaining = {f.code for f in cell.findings}, explaining_codes([cell])
+    if cell.judged is not Verdict.DIVERGED:
+        codes = places.keys() - found - explaining
+        why = "seen in the code, where the above may hide it"
+    else:
+        computing = {rule.code for rule in rules() if rule.explains & COMPUTED}
+        codes = (places.keys() & found & computing) - explaining
+        why = "another cause, of what is computed later"
+    if codes:
+        named = [f"{code} ({place})" for code, place in places.items() if code in codes]
+        yield _Field("then", f"{', '.join(named)}: {why}")
 
 
 def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[str]:

@@ -1273,6 +1273,28 @@ def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
     assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
 
 
+@pytest.mark.parametrize(("holds_before", "named"), [(True, ["SB713"]), (False, [])])
+def test_a_loop_over_the_forward_shows_the_old_name_where_the_forward_differs_too(
+    holds_before, named
+):
+    """A lost tie changes every number, and generate() loses its cache beside it."""
+    memory, name = Memory(), "old name of the cache"
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+
+    def by_hand(own, float64):
+        made = relation("greedy by hand = generate()", own, float64)
+        return {"answers": {"relations": RelationsSignal(relations=(made,))}}
+
+    reference, candidate, signals = pair(memory, forward={"short": moved})
+    before = by_hand(*((1e-6, 1e-15) if holds_before else (2.0, 2.0)))
+    reference = with_signals(reference, **before)
+    lost = with_signals(with_idiom(candidate, name), **by_hand(2.0, 2.0))
+    case = Case(lost, reference, signals)
+    assert [code for code in codes(case) if code == "SB713"] == named
+    sound_ = with_signals(with_idiom(candidate, name), **by_hand(1e-6, 1e-15))
+    assert "SB713" not in codes(Case(sound_, reference, signals))
+
+
 @pytest.mark.parametrize(
     ("rests_on", "named"), [(("decode",), ["SB713"]), (("logits", "decode"), []), ((), [])]
 )

@@ -414,7 +414,38 @@ def test_a_release_after_one_that_is_wrong_in_another_way_repairs_the_reference(
     assert found.since == f"fixed between 5.0 and {NEW} (5.0 is wrong in another way)"
     rounds = one(of("5.0", Verdict.UNDECIDED), decode, **relations(x4_57=1.0, x5_23=1e-15))
     found = next(a for a in answers(rounds) if a.after.startswith(NEW))
-    assert found.since == f"between 5.0 and {NEW} (5.0 differs in another way)"
+    assert found.since == f"between 5.0 and {NEW} (another difference since 5.0)"
+
+
+def test_a_difference_that_grows_begins_where_its_first_cause_does():
+    """5.0 leaves a buffer unwritten; from 5.9 on generate() raises, too."""
+
+    def unstable(stack, *codes, **fields):
+        reasons = tuple(Explanation(code=code, where="w", stack=stack) for code in codes)
+        return of(stack, Verdict.UNSTABLE, explained_by=reasons, **fields)
+
+    def newest(*cells):
+        report = one(*cells, rules=texts(["SB301", "SB701"]))
+        old, new = (stack for stack in report.stacks if stack.id in (OLD, NEW))
+        between = [
+            old.model_copy(update={"id": name, "transformers": f"{name}.0"})
+            for name in ("5.0", "5.2", "5.22")
+        ]
+        found = answers(report.model_copy(update={"stacks": (old, *between, new)}))
+        return next(each for each in found if each.stacks == (NEW,))
+
+    both = unstable(NEW, "SB301", "SB701")
+    near = newest(unstable("5.0", "SB301"), both)
+    assert near.since == f"since 5.0 (in this form between 5.0 and {NEW})"
+    assert near.command == ""  # 4.57 and 5.0 are neighbours
+    far = newest(unstable("5.2", "SB301"), both)
+    assert far.since == f"between {OLD} and 5.2 (in this form between 5.2 and {NEW})"
+    assert far.command.endswith(f"--environments {OLD},5.2")
+    # the clean twins: another cause, and a release between that is sound
+    other = newest(unstable("5.0", "SB701"), unstable(NEW, "SB301"))
+    assert other.since == f"between 5.0 and {NEW} (another difference since 5.0)"
+    again = newest(unstable("5.0", "SB301"), of("5.22", Verdict.IDENTICAL), both)
+    assert again.since == f"since {NEW} (5.22 is the last without it)"
 
 
 def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():

@@ -356,3 +356,7 @@ def test_what_the_code_alone_shows_stands_behind_the_remedy_where_the_cell_canno
     assert then(Verdict.DIVERGED, "SB713") == ""
     named = (Finding(code="SB713", where="m.py:7", evidence=("x",)),)
     assert then(Verdict.FAILED, "SB713", findings=named) == ""
+    # weights that differ are the verdict's; a loop over the same forward shows that decoding has another cause
+    assert then(Verdict.DIVERGED, "SB713", findings=named).startswith("SB713 (m.py:7:5): another")
+    beside = (Finding(code="SB303", where="w", evidence=("x",)),)
+    assert then(Verdict.IDENTICAL, "SB713", "SB303", findings=(*named, *beside)) == ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
-from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
+from samebits.findings.caches import NAMED_ERRORS, OLD_NAME, renamed_cache
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
@@ -37,6 +37,7 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
 )
 _GENERATION: RelationName = "generate() with images or sounds = forward"
 _LATER_TURN: RelationName = "generate() over the cache of a turn = anew"
+_BY_HAND: RelationName = "greedy by hand = generate()"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
@@ -217,6 +218,13 @@ def _past_key_value(case: Case) -> Iterator[Sighting]:
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", change or ""))
 
 
+def _renamed_cache(case: Case) -> Iterator[Sighting]:
+    """Find a cache that generate() passes by another name, where a loop over the forward shows it or the reference does."""
+    kept = _kept(case.reference)
+    broken = [r for r in broken_in(case, _BY_HAND) if r.relation in kept]
+    yield from renamed_cache(case, "; ".join(_seen(case, broken)))
+
+
 def _batch_dependent(case: Case) -> Iterator[Sighting]:
     """Find a row whose bytes depend on its batch, though a mode is on that promises otherwise."""
     signals, relations = case.capture.signals, RELATIONS.in_cell(case.capture)
@@ -268,6 +276,7 @@ RULES = (
     Rule("SB708", _cache_truth, explains=DECODED | RAISED),
     Rule("SB709", _past_key_value, explains=DECODED | RAISED),
     Rule("SB710", _formulations, explains=DECODED),
+    Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB714", _other_embeddings),
     Rule(
         "SB717",

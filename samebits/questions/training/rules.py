@@ -164,6 +164,11 @@ def _is_higher(item: TrainingItem) -> bool:
     return not item.candidate <= item.reference * _HIGHER
 
 
+_OF_DECODING: TrainingRelationName = "logprobs of training = logprobs of decoding"
+_LOSES_CACHE = frozenset({"SB713"})
+"""The defect with which generate() computes every token without the text before it, in training code too."""
+
+
 def _broken(*names: TrainingRelationName) -> Check:
     """Return a check for relations between ways to train that are broken in float64, too."""
 
@@ -177,7 +182,9 @@ def _broken(*names: TrainingRelationName) -> Check:
         ]
         if broken:
             lines = tuple(relation_line(relation) for relation in broken)
-            yield Sighting(broken[0].relation, _evidence(case, lines))
+            of_decoding = all(relation.relation == _OF_DECODING for relation in broken)
+            follows = _LOSES_CACHE if of_decoding else frozenset()
+            yield Sighting(broken[0].relation, _evidence(case, lines), follows=follows)
 
     return check
 
@@ -267,7 +274,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "SB845",
-        _broken("train() without dropout = eval()", "logprobs of training = logprobs of decoding"),
+        _broken("train() without dropout = eval()", _OF_DECODING),
     ),
     Rule(
         "SB846",

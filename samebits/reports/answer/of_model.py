@@ -159,7 +159,7 @@ def _way(cell: CellResult) -> Hashable:
     return cell.verdict, cell.judged, failure, causes, signals if moved else (), figure
 
 
-def _causes(cell: CellResult) -> Hashable:
+def _causes(cell: CellResult) -> tuple[Hashable, ...]:
     """Return the findings that explain a verdict, each with the side that has it, whatever its release."""
     return tuple(dict.fromkeys((e.code, e.stack == cell.cell.stack) for e in cell.explained_by))
 
@@ -199,7 +199,7 @@ def _answer(
         where(cell, report),
         side_of,
         remedy(cell, side_of, rows, report),
-        command(cell, stacks[0], row, report),
+        command(cell, _first_stack(cell, stacks[0], row), row, report),
         distinct(other.stack, report) if other is not None else "",
         distinct(cell.cell.stack, report),
     )
@@ -224,8 +224,8 @@ def _since(
         return f"in {listed([*stacks], report)}{gone}"
     previous = release(before.cell.stack, report)
     is_exact = are_neighbours(before.cell.stack, stacks[0], report)
-    since = f"since {start}" if is_exact else f"between {previous} and {start}"
-    fixed = f"fixed in {start}" if is_exact else f"fixed between {previous} and {start}"
+    since = _begins(present, first, report)
+    fixed = f"fixed in {start}" if is_exact else f"fixed {since}"
     wrong = faults(row, report)
     is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
     if is_fixed and cell.cell.stack in wrong:
@@ -238,8 +238,45 @@ def _since(
         return (
             f"{since} ({previous} is the last without it{gone})" if is_exact else f"{since}{gone}"
         )
-    other = "only rounds" if before.judged is Verdict.ROUNDING else "differs in another way"
-    return f"{since} ({previous} {other}{gone})"
+    if before.judged is Verdict.ROUNDING:
+        return f"{since} ({previous} only rounds{gone})"
+    onset = _onset(cell, present[:first])
+    if onset < first:
+        return f"{_begins(present, onset, report)} (in this form {since}{gone})"
+    earlier = next(i for i in reversed(range(first)) if not i or holds(present[i - 1]))
+    return f"{since} (another difference {_begins(present, earlier, report)}{gone})"
+
+
+def _begins(present: Sequence[CellResult], place: int, report: Report) -> str:
+    """Return in which release something begins that the cell at this place is the first to show."""
+    stack = present[place].cell.stack
+    start = release(stack, report)
+    if not place:
+        return f"in {start}"
+    before = present[place - 1].cell.stack
+    is_exact = are_neighbours(before, stack, report)
+    return f"since {start}" if is_exact else f"between {release(before, report)} and {start}"
+
+
+def _onset(cell: CellResult, earlier: Sequence[CellResult]) -> int:
+    """Return the place from which on all cells before this one share something that explains it, or its exception."""
+    shown = _shown(cell)
+    return next(
+        (i + 1 for i in reversed(range(len(earlier))) if shown.isdisjoint(_shown(earlier[i]))), 0
+    )
+
+
+def _first_stack(cell: CellResult, stack: str, row: Row) -> str:
+    """Return the first stack that shows what a cell does in this form or in another one."""
+    present = [c for c in row.cells if c.judged is not Verdict.ABSENT]
+    order = [each.cell.stack for each in present]
+    return order[_onset(cell, present[: order.index(stack)])] if stack in order else stack
+
+
+def _shown(cell: CellResult) -> set[Hashable]:
+    """Return what explains a cell, and its exception."""
+    failure = failure_key(cell)
+    return {*_causes(cell), *([failure] if failure is not None else [])}
 
 
 def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, bool]:

@@ -68,7 +68,7 @@ LICENCES = (
 
 
 MAX_SUMMARIES = 6
-"""Limit for the models that all have their answer above the matrix."""
+"""Limit for answers that all stand above the matrix, and else for the models that each have one there."""
 SOME_SUMMARIES = 3
 """Number of answers above the matrix where more models differ: the matrix is to be on the first screen."""
 
@@ -163,7 +163,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
     found = answers(report)
     worst = [answer for answer in found if not is_quiet(answer)]
     n_models = len({answer.model for answer in worst})
-    n_shown = n_models if n_models <= MAX_SUMMARIES else SOME_SUMMARIES
+    n_shown = next(n for n in (len(worst), n_models, SOME_SUMMARIES) if n <= MAX_SUMMARIES)
     body = _body(
         "matrix.html.jinja",
         report,

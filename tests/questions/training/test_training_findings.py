@@ -5,6 +5,7 @@ import pytest
 from samebits.findings.case import Case
 from samebits.questions.registry import texts
 from samebits.questions.training.records import TrainingOfRow, TrainingReport
+from samebits.records.capture import Failure
 from samebits.records.provenance import IntegritySignal, Provenance
 from tests.findings.test_findings import codes
 from tests.support.builders import Memory, sound
@@ -137,6 +138,23 @@ def test_a_way_to_train_that_is_broken_is_named(code, name):
     assert codes_of_training(relation=relation | {"broken": False}) == []
     missing = relation | {"distance": None, "promoted": None, "missing": ["a.weight"]}
     assert codes_of_training(relation=missing) == [code]
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("logprobs of training = logprobs of decoding", []),
+        ("train() without dropout = eval()", ["SB845"]),
+    ],
+)
+def test_decoding_without_its_cache_is_one_finding_in_training_code_too(name, beside):
+    size = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
+    relation = {"relation": name, "holds": False, "broken": True, "what": "logprobs"}
+    relation |= {"distance": size, "promoted": size}
+    message = "forward() got an unexpected keyword argument 'cache'"
+    failure = Failure(phase="greedy short", type="TypeError", message=message, traceback="")
+    run = sound(Memory(), "5.x").model_copy(update={"failures": (failure,)})
+    assert codes_of_training(relation=relation, run=run) == ["SB713", *beside]
 
 
 def test_a_higher_loss_of_unwritten_memory_is_named():
