@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from samebits.base.finding_pages import finding_page
 from samebits.compare.phases import DECODED
 from samebits.findings.rule import RAISED, STATE, Rule, Sighting, raised
 
@@ -14,13 +15,23 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.state import LeftBehind
 
-_attribute = raised("AttributeError", r"'\w*Cache'( object)? has no attribute '\w+'")
 _tuple = raised(
     "TypeError|AttributeError",
     r"'\w*Cache' object is not (subscriptable|iterable)"
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
+_ATTRIBUTE = r"'\w*Cache'(?: object)? has no attribute '(\w+)'"
 _NONE = r"'NoneType' object (is not (subscriptable|iterable)|has no attribute '\w+')"
+
+
+def _attribute(case: Case) -> Iterator[Sighting]:
+    """Find an attribute that caches no longer have, and say what stands in its place."""
+    match = case.raised("AttributeError", _ATTRIBUTE)
+    if match is None:
+        return
+    instead = finding_page("SB701").instead.get(match[1])
+    advice = (f"instead of {match[1]}: {instead}",) if instead else ()
+    yield Sighting(case.raised_at(), (*case.exception_lines(), *advice))
 
 
 def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:

@@ -43,6 +43,8 @@ class Case:
     """What questions that ran jobs of their own say of the row."""
     exception: Failure | None = None
     """The exception that rules are asked about; None for the first one."""
+    raises: str = ""
+    """The stack, if that exception is one of a check beside the verdict, which the reference answers."""
 
     @property
     def failure(self) -> Failure | None:
@@ -59,10 +61,11 @@ class Case:
         cases = [self]
         known = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
         beside = only_here(self.reference, self.capture) if self.reference is not None else ()
-        for failure in (*failures(self.capture), *beside):
+        own = ((failure, "") for failure in failures(self.capture))
+        for failure, raises in (*own, *((each, self.capture.cell.stack) for each in beside)):
             if exception_key(failure)[1:] not in known:
                 known.add(exception_key(failure)[1:])
-                cases.append(replace(self, exception=failure))
+                cases.append(replace(self, exception=failure, raises=raises))
         return tuple(cases)
 
     def sides(self) -> Iterator[tuple[Capture, Capture, bool]]:

@@ -213,7 +213,7 @@ def _flags(source: Source) -> frozenset[str]:
     return frozenset(
         name
         for node in _assignments(source)
-        if _is_question(node) or _beside_import(source, node)
+        if (_is_question(node) and not _reads_or_defaults(node)) or _beside_import(source, node)
         for name in _targets(node)
     )
 
@@ -250,6 +250,22 @@ def _is_question(node: _Assignment) -> bool:
         or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
         for inner in ast.walk(node.value)
     )
+
+
+def _reads_or_defaults(node: _Assignment) -> bool:
+    """Return True for ``x = config.x if hasattr(config, "x") else …``: a value with a default, and no answer."""
+    if not isinstance(node.value, ast.IfExp):
+        return False
+    asked = {
+        inner.args[1].value
+        for inner in ast.walk(node.value.test)
+        if isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Name)
+        and inner.func.id == "hasattr"
+        and len(inner.args) == 2
+        and isinstance(inner.args[1], ast.Constant)
+    }
+    return bool(asked) and asked <= set(_targets(node))
 
 
 def _names_version(node: _Assignment) -> bool:

@@ -113,7 +113,11 @@ def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
     """Return what a rule sees; one of exceptions is asked about each of them, as a tokenizer's hides no forward's."""
     if not rule.explains & RAISED:
         return rule.check(case)
-    return dict.fromkeys(s for each in case.each_exception for s in rule.check(each))
+    return dict.fromkeys(
+        sighting._replace(raises=sighting.raises or each.raises)
+        for each in case.each_exception
+        for sighting in rule.check(each)
+    )
 
 
 def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:

@@ -1721,6 +1721,29 @@ def test_a_check_that_raises_on_one_side_is_named(code, field, question, where, 
     assert codes(Case(raises, reference=raises)) == []
 
 
+NO_LEGACY = "AttributeError: type object 'DynamicCache' has no attribute 'from_legacy_cache'"
+AT = " (at own/modeling_own.py:101 in forward)"
+
+
+def test_an_exception_of_a_check_has_the_rule_of_its_message():
+    checks = {
+        "static": NO_LEGACY + AT,
+        "caches": f"text: 3 pads: {NO_LEGACY}{AT}",
+        "repeated": FLOAT8,
+    }
+    other = used("4.48", raised=dict.fromkeys(checks, ""))
+    raises, same = used(raised=checks), used("4.48", raised=checks)
+    cache, unknown = findings(Case(raises, reference=other))
+    assert (cache.code, cache.where, cache.raises) == ("SB701", "own/modeling_own.py:101", "5.x")
+    assert cache.evidence[0] == NO_LEGACY.replace(":", " in phase usage static:", 1)
+    assert "instead of from_legacy_cache: write DynamicCache()" in "\n".join(cache.evidence)
+    assert (unknown.code, unknown.evidence[0]) == ("SB932", FLOAT8)
+    assert codes(Case(raises, reference=same)) == []
+    assert codes(Case(other, reference=raises)) == ["SB932", "SB932", "SB932"]
+    of_another = {"static": "AttributeError: 'Stats' object has no attribute 'seen_tokens'"}
+    assert codes(Case(used(raised=of_another), reference=other)) == ["SB932"]
+
+
 def test_an_exception_that_a_rule_knows_is_named_once():
     ways = {"greedy": WAY, "beams": {"refused": FLOAT8}}
     reference = used("4.48", generation=GENERATED)

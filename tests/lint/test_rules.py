@@ -424,6 +424,30 @@ CASES = [
     ),
     (
         "SB701",
+        body("def forward(self, past):\n    return past.get_usable_length(1)"),
+        body(
+            "def get_usable_length(self, n): ...\ndef forward(self, past):\n    return past.get_usable_length(1)"
+        ),
+    ),
+    (
+        "SB701",
+        body(
+            "def forward(self, past, use_cache):\n    c = self.config\n"
+            "    use_cache = c.use_cache if hasattr(c, 'use_cache') else bool(use_cache)\n"
+            "    if use_cache:\n        past = DynamicCache.from_legacy_cache(past)"
+        ),
+        body(
+            "def forward(self, past, use_cache):\n    legacy = hasattr(DynamicCache, 'from_legacy_cache')\n"
+            "    if legacy:\n        past = DynamicCache.from_legacy_cache(past)"
+        ),
+    ),
+    (
+        "SB701",
+        body("def forward(self, past_key_values):\n    return past_key_values.max_cache_len"),
+        body("def forward(self, window):\n    return window.max_cache_len"),
+    ),
+    (
+        "SB701",
         body("def forward(self, past_key_values):\n    return past_key_values.key_cache"),
         body(
             "def forward(self, past_key_values):\n    if hasattr(past_key_values, 'key_cache'):\n"
@@ -850,3 +874,32 @@ def test_files_of_a_folder_know_each_other(tmp_path):
     )
     assert [p.code for p in lint(python_files([tmp_path])).problems] == ["SB401"]
     assert lint([Path(tmp_path / "m.py")]).problems == []
+
+
+@pytest.mark.parametrize(
+    ("name", "releases", "remedy"),
+    [
+        (
+            "from_legacy_cache()",
+            "5.0 and later",
+            "write DynamicCache(), and cache.update(key, value, i)",
+        ),
+        ("to_legacy_cache()", "5.0 and later", "return the cache itself"),
+        ("get_usable_length(1)", "4.54 and later", "use cache.get_seq_length(layer_idx)"),
+        ("seen_tokens", "4.54 and later", "use cache.get_seq_length()"),
+        ("_seen_tokens", "4.54 and later", "use cache.get_seq_length()"),
+        ("key_cache[0]", "4.56 and later", "use cache.layers[i].keys"),
+        ("get_max_length()", "4.49 to 5.12", "use the length that"),
+        ("get_max_cache_shape()", "5.20 and later", "use the length that"),
+        ("max_batch_size", "5.20 and later", "use the batch size that"),
+    ],
+)
+def test_each_member_of_the_old_cache_has_its_releases_and_its_remedy(
+    tmp_path, name, releases, remedy
+):
+    code = HEAD + body(f"def forward(self, past_key_values):\n    return past_key_values.{name}")
+    (tmp_path / "modeling_x.py").write_text(code)
+    found = lint(python_files([tmp_path])).problems
+    (problem,) = (p for p in found if p.code == "SB701")
+    assert str(problem.releases) == releases
+    assert problem.remedy.startswith(remedy)

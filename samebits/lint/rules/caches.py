@@ -32,18 +32,29 @@ _NO_POSITIONS = "cache_position"
 _NO_TUPLE = since("5.0", note="None for an empty cache in 4.54 to 4.57")
 """Releases whose caches are no tuples."""
 
+_NO_SIZE = since("5.20")
 _REMOVED = {
-    "key_cache": (since("4.56"), "cache.layers[i].keys if the cache has layers"),
-    "value_cache": (since("4.56"), "cache.layers[i].values if the cache has layers"),
-    "seen_tokens": (since("4.54"), "cache.get_seq_length()"),
-    "_seen_tokens": (since("4.54"), "cache.get_seq_length()"),
-    "get_usable_length": (since("4.54"), "cache.get_seq_length()"),
-    "get_max_length": (between("4.49", "5.12"), "the length that the cache was made with"),
-    "get_max_cache_shape": (since("5.20"), "the length that the cache was made with"),
-    "to_legacy_cache": (since("5.0"), "the cache itself"),
-    "from_legacy_cache": (since("5.0"), "DynamicCache()"),
+    "key_cache": (since("4.56"), "use cache.layers[i].keys if the cache has layers"),
+    "value_cache": (since("4.56"), "use cache.layers[i].values if the cache has layers"),
+    "seen_tokens": (since("4.54"), "use cache.get_seq_length()"),
+    "_seen_tokens": (since("4.54"), "use cache.get_seq_length()"),
+    "get_usable_length": (since("4.54"), "use cache.get_seq_length(layer_idx)"),
+    "get_max_length": (between("4.49", "5.12"), "use the length that the cache was made with"),
+    "get_max_cache_shape": (_NO_SIZE, "use the length that the cache was made with"),
+    "max_cache_len": (_NO_SIZE, "use the length that the cache was made with"),
+    "max_batch_size": (_NO_SIZE, "use the batch size that the cache was made with"),
+    "to_legacy_cache": (
+        since("5.0"),
+        "return the cache itself; a pair of a layer is cache.layers[i].keys and .values",
+    ),
+    "from_legacy_cache": (
+        since("5.0"),
+        "write DynamicCache(), and cache.update(key, value, i) for each pair of an old tuple",
+    ),
 }
-"""Attribute of a cache -> releases without it, and what to use instead."""
+"""Attribute of a cache -> releases without it, and what to do instead."""
+_OF_CACHES_ALONE = {"from_legacy_cache", "get_usable_length", "to_legacy_cache"}
+"""Those that no other class has, whatever the variable is called."""
 
 
 def _defined(project: Project) -> set[str]:
@@ -64,9 +75,7 @@ def _attributes(project: Project) -> Iterator[Problem]:
             continue
         if node.attr not in _REMOVED or node.attr in defined or guarded(source, node):
             continue
-        owner = receiver(node.value)
-        library = source.from_library(node.value).endswith("Cache")
-        if (owner not in _NAMES and not library) or asks(source, node, node.attr, "layers"):
+        if not _is_cache(source, node) or asks(source, node, node.attr, "layers"):
             continue
         releases, instead = _REMOVED[node.attr]
         yield problem(
@@ -75,8 +84,15 @@ def _attributes(project: Project) -> Iterator[Problem]:
             node,
             f"a cache has no {node.attr}: AttributeError",
             releases,
-            f"use {instead}",
+            instead,
         )
+
+
+def _is_cache(source: Source, node: ast.Attribute) -> bool:
+    """Return True if an attribute is one of a cache, by the name of either, or by the class it is read from."""
+    if node.attr in _OF_CACHES_ALONE or receiver(node.value) in _NAMES:
+        return True
+    return source.from_library(node.value).endswith("Cache")
 
 
 def _subscripts(project: Project) -> Iterator[Problem]:
