@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _SHARE = "partial_rotary_factor"
+_FILLED = ("rope_theta", "rope_type")
+"""What 5.x writes into an empty ``rope_scaling``."""
 
 
 def _default_key(case: Case) -> Iterator[Sighting]:
@@ -25,6 +28,19 @@ def _default_key(case: Case) -> Iterator[Sighting]:
         return
     frame = case.frame(own=True) or case.frame(own=False)
     if frame is not None and ("ROPE_INIT" in frame.code or "rope" in frame.code.lower()):
+        yield Sighting(case.raised_at(), case.exception_lines())
+
+
+def _filled_scaling(case: Case) -> Iterator[Sighting]:
+    """Find a key of ``rope_scaling`` that the model's code reads, and that only the reference does not ask for."""
+    match = case.raised("KeyError", r"^'?(\w+)'?$")
+    frames = case.failure.frames if case.failure is not None else ()
+    if match is None or not frames or not frames[-1].own or match[1] in _FILLED:
+        return
+    other = case.reference.raised if case.reference is not None else None
+    if case.reference is None or (other is not None and other.type == "KeyError"):
+        return
+    if re.search(rf"(?i)scaling\w*\[\s*['\"]{match[1]}['\"]\s*\]", frames[-1].code):
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
@@ -242,4 +258,5 @@ RULES = (
     Rule("SB504", _changed_dtype, explains=STORED | COMPUTED),
     Rule("SB505", _theta_for_some, explains=STORED | COMPUTED),
     Rule("SB506", _unread_parameters, explains=STORED | COMPUTED | RAISED),
+    Rule("SB507", _filled_scaling, explains=RAISED),
 )

@@ -308,6 +308,17 @@ def test_a_missing_import_of_a_model_that_runs_is_no_finding():
     assert codes_of(sound(Memory(), "5.x", code=code)) == []
 
 
+def test_a_key_of_a_filled_rope_scaling_is_named_where_the_reference_works():
+    read = frame(code='self.factor = config.rope_scaling["factor"] if config.rope_scaling else 1.0')
+    works, fails = sound(Memory(), "4.48"), failed("KeyError", "'factor'", read)
+    assert codes_of(fails, reference=works) == ["SB507"]
+    assert codes_of(fails) == codes_of(fails, reference=fails) == []
+    unrelated = frame(code='self.factor = table["factor"]')
+    assert codes_of(failed("KeyError", "'factor'", unrelated), reference=works) == []
+    other = failed("KeyError", "'width'", read)
+    assert codes_of(other, reference=works) == []
+
+
 def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
     rope_frame = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
     assert codes_of(failed("KeyError", "'default'", rope_frame)) == ["SB501"]

@@ -44,6 +44,7 @@ PLANTED = {
     "no-generation-mixin": {"SB103"},
     "no-post-init": {"SB402"},
     "rope-default-key": {"SB501"},
+    "rope-scaling-filled": {"SB507"},
     "rope-theta-default": {"SB503"},
     "rope-theta-missing": {"SB202"},
     # its _init_weights, too, keeps the library from filling inv_freq

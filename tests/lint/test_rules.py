@@ -1,6 +1,7 @@
 """Every rule: a line that it finds, and a twin that it leaves alone."""
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -29,6 +30,19 @@ class Layer(nn.Module):
 """
 
 MODEL = "class M(PreTrainedModel):\n"
+
+
+def scaled(
+    init="self.rope_scaling = rope_scaling\nsuper().__init__(**kw)",
+    reads="",
+    base="PretrainedConfig",
+):
+    """Return a config class with this ``__init__``, and a model that reads it."""
+    body = indent(f"def __init__(self, rope_scaling=None, **kw):\n{indent(init, '    ')}", "    ")
+    return (
+        f"{HEAD}class C({base}):\n{body if init else '    model_type = 1'}\nclass M(PreTrainedModel):\n"
+        f"    config_class = C\n    def rope(self):\n{indent('s = ' + reads, ' ' * 8)}"
+    )
 
 
 def prepares(text):
@@ -421,6 +435,44 @@ CASES = [
         "    return create_causal_mask(c, x, m, cache_position, p)\n",
         "import transformers.masking_utils as masks\n"
         "def f(*args):\n    return masks.other(*args)\n",
+    ),
+    (
+        "SB507",
+        scaled(reads="self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0"),
+        scaled(
+            "super().__init__(**kw)\nself.rope_scaling = rope_scaling",
+            "self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0",
+        ),
+    ),
+    (
+        "SB507",
+        scaled(
+            reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
+            "kind = self.config.rope_scaling['type']"
+        ),
+        scaled(
+            reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
+            "kind = self.config.rope_scaling.get('rope_type', self.config.rope_scaling.get('type'))"
+        ),
+    ),
+    (
+        "SB507",
+        scaled(
+            reads="self.config.rope_scaling\nkind = s.get('type') if s is not None else 'plain'"
+        ),
+        scaled(reads="self.config.rope_scaling['factor']"),
+    ),
+    (
+        "SB507",
+        scaled(
+            "", "self.config.rope_scaling and self.config.rope_scaling['factor']", "LlamaConfig"
+        ),
+        scaled(
+            "",
+            "self.config.rope_scaling and 'factor' in self.config.rope_scaling and "
+            "self.config.rope_scaling['factor']",
+            "LlamaConfig",
+        ),
     ),
     (
         "SB701",
@@ -897,7 +949,7 @@ def test_files_of_a_folder_know_each_other(tmp_path):
 def test_each_member_of_the_old_cache_has_its_releases_and_its_remedy(
     tmp_path, name, releases, remedy
 ):
-    code = HEAD + body(f"def forward(self, past_key_values):\n    return past_key_values.{name}")
+    code = body(f"def forward(self, past_key_values):\n    return past_key_values.{name}")
     (tmp_path / "modeling_x.py").write_text(code)
     found = lint(python_files([tmp_path])).problems
     (problem,) = (p for p in found if p.code == "SB701")

@@ -30,6 +30,7 @@ DEFECTS = {
     "rotary-device": "SB502",
     "rope-theta-default": "SB503",
     "inv-freq-dtype": "SB504",
+    "rope-scaling-filled": "SB507",
     "mask-4d-longer": "SB602",
     "create-causal-mask": "SB603",
     "library-sdpa": "SB604",

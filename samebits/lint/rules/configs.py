@@ -1,4 +1,4 @@
-"""SB2xx, SB503: attributes of a config that a release no longer sets."""
+"""SB2xx, SB503, SB507: attributes of a config that a release no longer sets, or sets to something else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from samebits.lint.project import (
     Class,
     Project,
     asks,
+    assigned,
     is_base_config,
     is_config,
+    is_constant,
     is_self,
+    is_super,
     mentions,
+    own_attribute,
     problem,
 )
 from samebits.lint.releases import since
@@ -259,6 +263,136 @@ def _rope_default(project: Project) -> Iterator[Problem]:
         )
 
 
+_FILLED = {"rope_type", "rope_theta"}
+"""What 5.x writes into an empty ``rope_scaling``."""
+_PLAIN = ("rope_type", "rope_parameters")
+"""Words of code that knows the form of 5.x."""
+
+
+def _rope_scaling(project: Project) -> Iterator[Problem]:
+    """Find a key of ``config.rope_scaling`` that is read where it is not None, as it never is in 5.x."""
+    seen: set[ast.AST] = set()
+    for kind in (ast.Subscript, ast.Call):
+        for source, node in project.nodes(kind):
+            key, owner = _key_read(node)
+            function = source.function(node)
+            if owner is None or function is None or key in _FILLED or function in seen:
+                continue
+            config = _scaling_of(source, function, owner)
+            if config is None or guarded(source, node, _NO_KEY) or asks(source, node, *_PLAIN):
+                continue
+            if not _asks_whether(source, function, owner) or _tells_apart(function, key):
+                continue
+            if not _fills_scaling(project, source, config, node, key):
+                continue
+            seen.add(function)
+            result = f"KeyError: {key!r}" if kind is ast.Subscript else f"{key} is None"
+            yield problem(
+                "SB507",
+                source,
+                node,
+                "config.rope_scaling is a dict with rope_type 'default' where config.json has none: "
+                + result,
+                since("5.0"),
+                "take a rope_scaling whose rope_type is 'default' for none",
+            )
+
+
+_NO_KEY = {"KeyError"}
+
+
+def _key_read(node: ast.AST) -> tuple[str, ast.expr | None]:
+    """Return the key and the dict of ``x["key"]`` and ``x.get("key")``; None for anything else."""
+    owner, key = None, None
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        owner, key = node.value, node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "get" and len(node.args) == 1:
+            owner, key = node.func.value, node.args[0]
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return "", None
+    return key.value, owner
+
+
+def _scaling_of(source: Source, function: ast.AST, node: ast.expr) -> ast.expr | None:
+    """Return the config whose ``rope_scaling`` an expression is, or is assigned from; None if it is none."""
+    if isinstance(node, ast.Attribute) and node.attr == "rope_scaling" and _is_config(node.value):
+        return node.value
+    scope = source.class_of(function) if own_attribute(node) else function
+    if scope is None or not isinstance(node, (ast.Name, ast.Attribute)):
+        return None
+    values = assigned(scope, ast.unparse(node))
+    if len(values) != 1 or not isinstance(values[0], ast.Attribute):
+        return None
+    value = values[0]
+    return value.value if value.attr == "rope_scaling" and _is_config(value.value) else None
+
+
+def _asks_whether(source: Source, function: ast.AST, owner: ast.expr) -> bool:
+    """Return True if a function tells None, or a dict without keys, from the others."""
+    text = ast.unparse(owner)
+    for node in ast.walk(function):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or ast.unparse(node) != text:
+            continue
+        around = source.parents.get(node)
+        if isinstance(around, ast.Compare) and isinstance(around.ops[0], (ast.Is, ast.IsNot)):
+            return True
+        if isinstance(around, (ast.BoolOp, ast.UnaryOp)):
+            return True
+        if isinstance(around, (ast.If, ast.IfExp)) and around.test is node:
+            return True
+    return False
+
+
+def _tells_apart(function: ast.AST, key: str) -> bool:
+    """Return True for ``"key" in rope_scaling``, and for a comparison with the type of plain rope."""
+    return any(
+        isinstance(n, ast.Compare)
+        and (is_constant(n.left, key) or any(is_constant(m, "default") for m in ast.walk(n)))
+        for n in ast.walk(function)
+    )
+
+
+def _fills_scaling(
+    project: Project, source: Source, config: ast.expr, where: ast.AST, key: str
+) -> bool:
+    """Return True if the base class fills the ``rope_scaling`` of a config, which config.json does not state.
+
+    It does so at its own ``__init__``: a value that is assigned behind that call stays None.
+    """
+    entry = project.config_of(source, config, where)
+    if isinstance(entry, str):
+        return is_config(entry) and not is_base_config(entry)
+    if not isinstance(entry, Class):
+        return False
+    written = project.checkpoint(source) or project.checkpoint(entry.source) or {}
+    stated = written.get("rope_scaling") or written.get("rope_parameters") or {}
+    if isinstance(stated, dict) and key in stated:
+        return False
+    classes, outside = project.family(entry)
+    order = [line for c in classes for line in _order(c)]
+    if "set late" in order:
+        return False
+    return "set" in order or any(is_config(n) and not is_base_config(n) for n in outside)
+
+
+def _order(entry: Class) -> Iterator[str]:
+    """Yield ``set`` for an assignment of ``self.rope_scaling`` in ``__init__``, and ``set late`` for one behind the base's."""
+    init = entry.method("__init__")
+    called = [
+        n.lineno
+        for n in (ast.walk(init) if init is not None else ())
+        if isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr == "__init__"
+        and is_super(n.func.value)
+    ]
+    for node in ast.walk(init) if init is not None and called else ():
+        is_store = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if is_store and own_attribute(node) == "rope_scaling":
+            yield "set late" if node.lineno > called[0] else "set"
+
+
 RULES = (
     LintRule("SB201", "error", _missing),
     LintRule("SB201", "error", _read_by_itself),
@@ -268,4 +402,5 @@ RULES = (
         _rope_theta,
     ),
     LintRule("SB503", "warning", _rope_default),
+    LintRule("SB507", "error", _rope_scaling),
 )
