@@ -306,9 +306,13 @@ def _key_read(node: ast.AST) -> tuple[str, ast.expr | None]:
     owner, key = None, None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         owner, key = node.value, node.slice
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr == "get" and len(node.args) == 1:
-            owner, key = node.func.value, node.args[0]
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and len(node.args) == 1
+    ):
+        owner, key = node.func.value, node.args[0]
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return "", None
     return key.value, owner
@@ -388,8 +392,9 @@ def _order(entry: Class) -> Iterator[str]:
         and is_super(n.func.value)
     ]
     for node in ast.walk(init) if init is not None and called else ():
-        is_store = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if is_store and own_attribute(node) == "rope_scaling":
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            continue
+        if own_attribute(node) == "rope_scaling":
             yield "set late" if node.lineno > called[0] else "set"
 
 
