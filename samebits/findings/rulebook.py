@@ -30,17 +30,26 @@ def short_advice(text: RuleText) -> Markdown:
     return page(
         [
             fill("**Cause.** {}", text_with_code(text.cause)),
-            fill("**Remedy.** {}", text_with_code(text.remedy)),
+            remedy(text.remedy),
         ]
     )
 
 
 def advice(text: RuleText) -> Markdown:
-    """Return cause, remedy, releases and references of a rule, for a model's page."""
+    """Return cause, remedy, releases and references of a rule."""
+    return page([remedy(text.remedy), background(text)])
+
+
+def remedy(said: str) -> Markdown:
+    """Return a remedy with its title."""
+    return fill("**Remedy.** {}", text_with_code(said))
+
+
+def background(text: RuleText) -> Markdown:
+    """Return what a rule says beside its remedy: an example, its cause, releases and references."""
     return page(
         [
             fill("**Cause.** {}", text_with_code(text.cause)),
-            fill("**Remedy.** {}", text_with_code(text.remedy)),
             fence(text.example, "python") if text.example else EMPTY,
             table(
                 ["name", "instead"],

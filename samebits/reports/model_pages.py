@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from samebits.reports.sections.state import state_of
 from samebits.reports.sections.the_worst import of_model
 from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.stories import QUIET, Story, stories
-from samebits.text.blocks import cut, heading, link, page
+from samebits.text.blocks import cut, details, heading, link, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.moments import moment
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 
 MAX_SECTION = 5_000
 """Limit in characters for a section of a page; report.json has all of it."""
-MAX_FINDINGS = 14_000
+MAX_FINDINGS = 15_000
 """Limit for the findings of a model, whose evidence the first screen refers to."""
 MAX_STORIES = 18_000
 """Limit for the sections about differences together."""
 MIN_STORY = 1_000
 """Characters that each of these sections has in any case."""
+
+LONG = 14
+"""Lines of a section beside the verdict from which on it is folded."""
 
 _MORE = Markdown("*Cut here: report.json has all of it.*")
 
@@ -84,7 +88,22 @@ def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
         for section in question.of_model
     ]
     by_place = groupby(sorted(placed, key=_place), key=_place)
-    yield from (_within(page(section for _, section in together)) for _, together in by_place)
+    for _, together in by_place:
+        yield _folded(_within(page(section for _, section in together)))
+
+
+def _folded(together: Markdown) -> Markdown:
+    """Return sections with what stands below their headings folded, where it is long."""
+    parts = []
+    for section in re.split(r"\n+(?=## )", together):
+        title, _, body = section.partition("\n\n")
+        is_long = title.startswith("## ") and body.count("\n") >= LONG
+        parts.append(
+            page([Markdown(title), details("Show", Markdown(body))])
+            if is_long
+            else Markdown(section)
+        )
+    return page(parts)
 
 
 def _place(section: tuple[int, Markdown]) -> int:

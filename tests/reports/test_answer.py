@@ -414,7 +414,7 @@ def test_a_release_after_one_that_is_wrong_in_another_way_repairs_the_reference(
     assert found.since == f"fixed between 5.0 and {NEW} (5.0 is wrong in another way)"
     rounds = one(of("5.0", Verdict.UNDECIDED), decode, **relations(x4_57=1.0, x5_23=1e-15))
     found = next(a for a in answers(rounds) if a.after.startswith(NEW))
-    assert found.since == f"between 5.0 and {NEW} (another difference since 5.0)"
+    assert found.since == f"between 5.0 and {NEW} (something else since 5.0)"
 
 
 def test_a_difference_that_grows_begins_where_its_first_cause_does():
@@ -443,7 +443,7 @@ def test_a_difference_that_grows_begins_where_its_first_cause_does():
     assert far.command.endswith(f"--environments {OLD},5.2")
     # the clean twins: another cause, and a release between that is sound
     other = newest(unstable("5.0", "SB701"), unstable(NEW, "SB301"))
-    assert other.since == f"between 5.0 and {NEW} (another difference since 5.0)"
+    assert other.since == f"between 5.0 and {NEW} (something else since 5.0)"
     again = newest(unstable("5.0", "SB301"), of("5.22", Verdict.IDENTICAL), both)
     assert again.since == f"since {NEW} (5.22 is the last without it)"
 

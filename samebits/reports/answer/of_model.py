@@ -244,7 +244,7 @@ def _since(
     if onset < first:
         return f"{_begins(present, onset, report)} (in this form {since}{gone})"
     earlier = next(i for i in reversed(range(first)) if not i or holds(present[i - 1]))
-    return f"{since} (another difference {_begins(present, earlier, report)}{gone})"
+    return f"{since} (something else {_begins(present, earlier, report)}{gone})"
 
 
 def _begins(present: Sequence[CellResult], place: int, report: Report) -> str:

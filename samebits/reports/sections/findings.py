@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
-from samebits.findings.rulebook import advice, plain_title, short_advice, title
-from samebits.reports.plain import explaining_codes
+from samebits.findings.rulebook import background, plain_title, remedy, short_advice, title
+from samebits.reports.answer import first_sentences
+from samebits.reports.plain import explaining_codes, mended, remedy_as_seen
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, first_of, heading, link, page, table
 from samebits.text.lists import grouped
-from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.markdown import EMPTY, Markdown, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
@@ -25,8 +26,10 @@ MAX_MODELS = 8
 MAX_RULES = 12
 """Limit for folded parts in a row; more would push the next section out of sight."""
 MAX_SIGHTINGS = 6
-MAX_ADVICE = 2_000
-"""Characters of a model's findings from which on they have their evidence alone."""
+MAX_ADVICE = 2_500
+"""Characters of a model's findings from which on they have no cause, and of their remedy the first sentence."""
+_GOES_WITH = Markdown("**Remedy.** That of {}, which mends this, too.")
+_BACKGROUND = "Cause, example and releases"
 _MAX_BRIEF = 3
 """Lines of evidence of such a finding."""
 
@@ -92,10 +95,12 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
 def findings_of(rows: list[Row], report: Report) -> Markdown:
     """Return the findings of one model with their evidence: those that explain a verdict first, then by kind.
 
-    What is behind the first few thousand characters has no advice, so that every finding has its evidence.
+    Each has its remedy. What is behind the first few thousand characters has no cause, so that every finding has its
+    evidence.
     """
-    sightings = _sightings(cell for row in rows for cell in row.cells)
-    decisive = named((cell for row in rows for cell in row.cells), report)
+    cells = [cell for row in rows for cell in row.cells]
+    sightings, decisive = _sightings(cells), named(cells, report)
+    roots = {each: root for root, others in mended(cells, report).items() for each in others}
     if not sightings:
         return EMPTY
     texts = {text.code: text for text in report.rules}
@@ -111,7 +116,11 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     for rule_code in sorted(by_code, key=is_quiet.__getitem__):
         text, shown = texts[rule_code], by_code[rule_code]
         is_full = sum(map(len, parts)) < MAX_ADVICE
-        body = _evidence_and_advice(text, shown) if is_full else _brief(shown)
+        root = roots.get(rule_code)
+        words = remedy_as_seen(text, cells)
+        said = remedy(words if is_full else first_sentences(words, 0))
+        said = said if root is None else fill(_GOES_WITH, root)
+        body = _in_full(text, said, shown) if is_full else _brief(said, shown)
         if is_quiet[rule_code]:
             parts.append(details(plain_title(text), body))
         else:
@@ -137,7 +146,7 @@ def has_findings(rows: Iterable[Row]) -> bool:
     return any(cell.findings for row in rows for cell in row.cells)
 
 
-def _brief(sightings: list[Sighting]) -> Markdown:
+def _brief(said: Markdown, sightings: list[Sighting]) -> Markdown:
     """Return the first lines of the first place, and where the rest is."""
     first, *others = sightings
     lines = first.finding.evidence
@@ -146,24 +155,24 @@ def _brief(sightings: list[Sighting]) -> Markdown:
     )
     n_left = len(others) + max(len(lines) - _MAX_BRIEF, 0)
     more = f"; {plural(n_left, 'more line or place', 'more lines or places')} in report.json"
-    rest = fill("Cause and remedy: {}{}.", link("findings", "../findings.md"), more * bool(n_left))
-    return page([_sighting(shown), rest])
+    rest = fill("More: {}{}.", link("findings", "../findings.md"), more * bool(n_left))
+    return page([said, _sighting([shown]), rest])
 
 
-def _evidence_and_advice(text: RuleText, sightings: list[Sighting]) -> Markdown:
-    shown = [_sighting(sighting) for sighting in sightings[:MAX_SIGHTINGS]]
-    other_sightings = sightings[MAX_SIGHTINGS:]
-    more = EMPTY
-    if other_sightings:
-        places = codes(sighting.finding.where for sighting in other_sightings)
-        more = fill("{}: {}", plural(len(other_sightings), "more place"), places)
+def _in_full(text: RuleText, said: Markdown, sightings: list[Sighting]) -> Markdown:
+    groups = [*grouped(sightings, lambda each: (each.finding.evidence, each.where)).values()]
+    shown = [_sighting(group) for group in groups[:MAX_SIGHTINGS]]
+    others = [each.finding.where for group in groups[MAX_SIGHTINGS:] for each in group]
+    more = fill("{}: {}", plural(len(others), "more place"), codes(others)) if others else EMPTY
     kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
-    return page([kind, *shown, more, advice(text)])
+    return page([kind, said, *shown, more, details(_BACKGROUND, background(text))])
 
 
-def _sighting(sighting: Sighting) -> Markdown:
-    intro = fill("{}, {}:", code(sighting.finding.where), sighting.where)
-    return page([intro, bullets(prose(line) for line in sighting.finding.evidence)])
+def _sighting(alike: list[Sighting]) -> Markdown:
+    """Return places with the same evidence, which they have once."""
+    first = alike[0]
+    intro = fill("{}, {}:", codes(each.finding.where for each in alike), first.where)
+    return page([intro, bullets(prose(line) for line in first.finding.evidence)])
 
 
 def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
