@@ -1,13 +1,17 @@
-"""The table of names that transformers has in every minor release since 4.48: ``names.json``."""
+"""The tables of names that transformers has: ``names.json`` by minor release since 4.48, ``every.json`` those of any."""
 
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from samebits.lint.releases import Releases, runs
+from samebits.lint.releases import Releases, between, runs
+
+_ALIKE = 0.85
+"""The share of characters from which two names are taken for one with a slip."""
 
 
 @cache
@@ -16,6 +20,42 @@ def table() -> dict[str, Any]:
     text = files("samebits.lint").joinpath("names.json").read_text("utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
+
+
+@cache
+def _every() -> dict[str, str]:
+    """Return every.json: for each module the names that any release has; ``*``: those that any module may have."""
+    text = files("samebits.lint").joinpath("every.json").read_text("utf-8")
+    content: dict[str, str] = json.loads(text)
+    return content
+
+
+@cache
+def names_of(module: str) -> frozenset[str] | None:
+    """Return the names that any known release has in a module; None if the table does not have the module."""
+    names = _every().get(module)
+    if names is None or module == "*":
+        return None
+    often = "" if module == "transformers" else _every()["*"]
+    return frozenset(f"{names} {often}".split())
+
+
+def modules_with(name: str) -> list[str]:
+    """Return the modules of the library, but those of models, that have a name in any known release."""
+    own = (m for m in _every() if m != "*" and ".models." not in m)
+    return [module for module in own if name in _every()[module].split()]
+
+
+def nearest(module: str, name: str) -> str:
+    """Return the name of a module that is most like another one; '' if none is."""
+    own = _every().get(module, "").split()
+    return next(iter(get_close_matches(name, own, 1, _ALIKE)), "")
+
+
+def never() -> Releases:
+    """Return all releases of the table, for what none of them has."""
+    order = table()["releases"]
+    return between(order[0], order[-1])
 
 
 def mask_of(module: str, name: str) -> str | None:

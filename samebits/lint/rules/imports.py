@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded, guarded_import
-from samebits.lint.names import mask_of, releases_without
+from samebits.lint.names import (
+    mask_of,
+    modules_with,
+    names_of,
+    nearest,
+    never,
+    releases_without,
+)
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import (
     Class,
     Project,
+    asks,
     is_library_model,
     is_self,
     is_super,
@@ -171,6 +179,113 @@ def _moved(project: Project) -> Iterator[Problem]:
             remedy or "import it in a try, with a fallback in `except ImportError`",
             edits,
         )
+
+
+_UNREAD = ("commands", "data", "benchmark", "cli", "testing_utils", "kernels", "sagemaker")
+"""Parts of the library that the tables leave out."""
+_UNREAD_KINDS = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "test_")
+
+
+def _unheard(project: Project) -> Iterator[Problem]:
+    """Find imports, and attributes of modules, that no known release has: slips, and names that left before 4.48."""
+    if _has_own_library(project):
+        return
+    for source, entry in _library_imports(project):
+        module, name = entry.module, entry.name
+        if not name and isinstance(entry.node, ast.Import):
+            module, name = entry.alias.name, ""
+        missing = _missing(module, name)
+        if missing is not None:
+            yield problem(
+                "SB102",
+                source,
+                entry.alias,
+                f"no known release has {missing}: ImportError",
+                never(),
+                _advice(module, name),
+            )
+    stored = _stored(project)
+    for source, node in project.nodes(ast.Attribute):
+        module, _, name = source.from_library(node).rpartition(".")
+        if not isinstance(node.ctx, ast.Load) or not module or names_of(module) is None:
+            continue
+        if guarded(source, node) or guarded_import(source, node) or asks(source, node, name):
+            continue
+        mask = mask_of(module, name)
+        if name in stored or not _binds_module(source, node) or mask is not None:
+            continue
+        missing = _missing(module, name)
+        if missing is not None:
+            yield problem(
+                "SB102",
+                source,
+                node,
+                f"no known release has {missing}: AttributeError",
+                never(),
+                _advice(module, name),
+            )
+
+
+def _missing(module: str, name: str) -> str | None:
+    """Return the name or the module that no known release has, in words; None if one has it or nobody knows."""
+    parts = module.split(".")
+    if (parts[1:2] and parts[1] in _UNREAD) or any(p.startswith(_UNREAD_KINDS) for p in parts):
+        return None
+    known = names_of(module)
+    if known is None:
+        is_of_model = parts[1:2] == ["models"] and len(parts) > _PACKAGE
+        if is_of_model and not parts[-1].startswith(("modeling_", "configuration_")):
+            return None
+        return f"the module {module}"
+    if not name or name == "*" or name in known or name.startswith("__"):
+        return None
+    is_private = ".models." in module and name.startswith("_")
+    if is_private or name in _UNREAD or name.startswith(_UNREAD_KINDS):
+        return None
+    if _OTHER_FRAMEWORK.match(name) or (module == "transformers.models"):
+        return None
+    return f"{name} in {module}"
+
+
+_PACKAGE = 3
+"""Parts of the name of a model's package: ``transformers.models.llama``."""
+
+
+def _advice(module: str, name: str) -> str:
+    """Return where the name is, or which one is meant."""
+    if names_of(module) is None:
+        return "correct the name, or import it in a try, with a fallback in `except ImportError`"
+    if places := modules_with(name):
+        place = "transformers" if "transformers" in places else min(places, key=len)
+        return f"import it from {place}"
+    if near := nearest(module, name):
+        return f"write {near}, if that is meant"
+    return "correct the name, or import it in a try, with a fallback in `except ImportError`"
+
+
+def _has_own_library(project: Project) -> bool:
+    """Return True for code of transformers itself, or with a copy of it, whose names are its own."""
+    return any(
+        "transformers" in source.path.absolute().parent.parts
+        and source.path.name == "modeling_utils.py"
+        for source in project.sources
+    )
+
+
+def _stored(project: Project) -> set[str]:
+    """Return the names of attributes that code sets, as it may on a module of the library."""
+    return {n.attr for _, n in project.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
+
+
+def _binds_module(source: Source, node: ast.Attribute) -> bool:
+    """Return True if the first name of a chain is an import, and nothing else in the file."""
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name) or root.id in source.stores:
+        return False
+    arguments = (a.arg for a in source.by_kind.get(ast.arg, ()))
+    return len(source.imports.get(root.id, ())) > 0 and root.id not in set(arguments)
 
 
 def _last(module: str) -> str:
@@ -363,6 +478,7 @@ def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
 RULES = (
     LintRule("SB101", "error", _kwargs),
     LintRule("SB102", "error", _moved),
+    LintRule("SB102", "error", _unheard),
     LintRule(
         "SB103",
         "warning",
