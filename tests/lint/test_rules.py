@@ -619,7 +619,7 @@ CASES = [
     (
         "SB102",
         "from transformers import TFBertModel\n",
-        "from transformers import TFIDF_TABLE, BertModel\n",
+        "from mine import TFIDF_TABLE\nfrom transformers import BertModel\n",
     ),
     (
         "SB106",
