@@ -8,6 +8,7 @@ imported. Modules of models that runs make, such as tokenization_bert_fast in 5.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -35,7 +36,7 @@ json.dump(found, output)
 def in_use(name):
     """Return True for a module that the table has: those of models only if no run makes them."""
     if ".models." not in name:
-        return True
+        return ".dummy_" not in name
     last = name.rpartition(".")[2]
     return name.count(".") == 2 or last.startswith(("modeling_", "configuration_"))
 
@@ -64,7 +65,12 @@ def write(modules):
 
 def useful(module, name):
     """Return True for a name that code imports; a private one of a model is not looked up."""
-    return name.isidentifier() and not name.startswith("_" if ".models." in module else "__")
+    is_foreign = re.match(r"(?:TF|Flax)[A-Z][a-z]", name)
+    return (
+        name.isidentifier()
+        and not is_foreign
+        and not name.startswith("_" if ".models." in module else "__")
+    )
 
 
 def main(arguments):

@@ -437,6 +437,30 @@ CASES = [
         "def f(*args):\n    return masks.other(*args)\n",
     ),
     (
+        "SB201",
+        HEAD
+        + "class C(PretrainedConfig):\n    @property\n    def pad(self):\n        return self.pad_token_id",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, pad_token_id=None, **kw):\n"
+        "        super().__init__(pad_token_id=pad_token_id, **kw)\n    @property\n    def pad(self):\n"
+        "        return self.pad_token_id",
+    ),
+    (
+        "SB201",
+        HEAD
+        + "class C(PretrainedConfig):\n    width = 1\n\n"
+        + MODEL
+        + "    config_class = C\n    def pads(self):\n        c = self.config\n        return c.pad_token_id",
+        HEAD
+        + "class C(PretrainedConfig):\n    width = 1\n\n"
+        + MODEL
+        + "    config_class = C\n    def pads(self, c):\n        c = c or self.config\n        return c.pad_token_id",
+    ),
+    (
+        "SB102",
+        "from transformers import FlaxGPT2Model",
+        "from transformers import GPT2Model",
+    ),
+    (
         "SB507",
         scaled(reads="self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0"),
         scaled(
@@ -619,7 +643,7 @@ CASES = [
     (
         "SB102",
         "from transformers import TFBertModel\n",
-        "from mine import TFIDF_TABLE\nfrom transformers import BertModel\n",
+        "from transformers import BertModel\nfrom transformers.utils.import_utils import TF_IMPORT_ERROR_WITH_PYTORCH\n",
     ),
     (
         "SB106",

@@ -105,13 +105,31 @@ _GENERATION = REMOVED - frozenset(
 
 def _config_reads(
     project: Project, names: frozenset[str]
-) -> Iterator[tuple[Source, ast.Attribute]]:
-    """Yield ``config.x`` and ``self.config.x`` for these names, where they are read unguarded."""
+) -> Iterator[tuple[Source, ast.Attribute, ast.expr]]:
+    """Yield ``config.x`` and ``self.config.x`` for these names, where they are read unguarded, with the config.
+
+    It may have another name in a function: ``cfg = self.config``.
+    """
     for source, node in project.nodes(ast.Attribute):
-        if node.attr not in names:
+        if node.attr not in names or not isinstance(node.ctx, ast.Load):
             continue
-        if isinstance(node.ctx, ast.Load) and _is_config(node.value) and not guarded(source, node):
-            yield source, node
+        config = _config_behind(source, node)
+        if config is not None and not guarded(source, node):
+            yield source, node, config
+
+
+def _config_behind(source: Source, node: ast.Attribute) -> ast.expr | None:
+    """Return the config that an attribute is read from; None if it is none."""
+    if _is_config(node.value):
+        return node.value
+    function = source.function(node)
+    if function is None or not isinstance(node.value, ast.Name):
+        return None
+    values = assigned(function, node.value.id)
+    is_argument = any(
+        a.arg == node.value.id for a in ast.walk(function.args) if isinstance(a, ast.arg)
+    )
+    return values[0] if len(values) == 1 and not is_argument and _is_config(values[0]) else None
 
 
 def _is_config(node: ast.AST) -> bool:
@@ -152,13 +170,13 @@ def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
 
 
 def _missing(project: Project) -> Iterator[Problem]:
-    assigned = {
+    stored = {
         n.attr
         for _, n in project.nodes(ast.Attribute)
         if isinstance(n.ctx, ast.Store) and not is_self(n.value) and not _is_of_generate(n.value)
     }
-    for source, node in _config_reads(project, REMOVED - assigned):
-        entry = project.config_of(source, node.value, node)
+    for source, node, config in _config_reads(project, REMOVED - stored):
+        entry = project.config_of(source, config, node)
         if not isinstance(entry, Class):
             continue
         classes, outside = project.family(entry)
@@ -190,6 +208,27 @@ def _read_by_itself(project: Project) -> Iterator[Problem]:
             yield _unset(entry, entry.source, node)
 
 
+def _read_by_methods(project: Project) -> Iterator[Problem]:
+    """Find a config whose methods or properties read what the base config no longer sets."""
+    for entry in project.configs:
+        classes, outside = project.family(entry)
+        if not outside or not all(map(is_base_config, outside)):
+            continue
+        written = project.checkpoint(entry.source) or {}
+        stated = written.keys() - _GENERATION
+        for method in entry.methods():
+            for node in ast.walk(method) if method.name != "__init__" else ():
+                if (
+                    not isinstance(node, ast.Attribute)
+                    or own_attribute(node) not in REMOVED - stated
+                ):
+                    continue
+                is_set = any(_sets(c, node.attr) for c in classes)
+                if is_set or not isinstance(node.ctx, ast.Load) or guarded(entry.source, node):
+                    continue
+                yield _unset(entry, entry.source, node)
+
+
 def _unset(entry: Class, source: Source, node: ast.Attribute) -> Problem:
     return problem(
         "SB201",
@@ -215,11 +254,11 @@ def _library_config(project: Project, source: Source, node: ast.AST, where: ast.
 
 
 def _rope_theta(project: Project) -> Iterator[Problem]:
-    for source, node in _config_reads(project, frozenset({"rope_theta"})):
+    for source, node, value in _config_reads(project, frozenset({"rope_theta"})):
         function = source.function(node)
         if function is not None and mentions(function, "rope_parameters"):
             continue
-        if not _library_config(project, source, node.value, node):
+        if not _library_config(project, source, value, node):
             continue
         config = source.segment(node.value)
         start, end = source.span(node)
@@ -401,6 +440,7 @@ def _order(entry: Class) -> Iterator[str]:
 RULES = (
     LintRule("SB201", "error", _missing),
     LintRule("SB201", "error", _read_by_itself),
+    LintRule("SB201", "error", _read_by_methods),
     LintRule(
         "SB202",
         "error",

@@ -48,6 +48,8 @@ _ELSEWHERE = {
 
 _OTHER_FRAMEWORK = re.compile(r"(?:TF|Flax)[A-Z][a-z]")
 """Names of classes for TensorFlow and JAX, which are not in the table: 5.0 has none."""
+_ACRONYM = re.compile(r"(?:TF|Flax)[A-Z]{2}\w*[a-z]")
+"""The same before an acronym, such as in ``TFCLIPModel``."""
 
 _INSTEAD = {
     "is_torch_fx_available": "drop the guard and what it guards: it only wrapped functions for torch.fx",
@@ -85,6 +87,13 @@ def _library_imports(project: Project) -> Iterator[tuple[Source, Import]]:
                 root = entry.module.partition(".")[0]
                 if root == "transformers" and not guarded_import(source, entry.node):
                     yield source, entry
+
+
+def _is_foreign(name: str) -> bool:
+    """Return True for a class for TensorFlow or JAX: ``TFBertModel``, and ``TFCLIPModel`` if a release has it."""
+    if _OTHER_FRAMEWORK.match(name):
+        return True
+    return _ACRONYM.match(name) is not None and name in (names_of("transformers") or ())
 
 
 def _kwargs(project: Project) -> Iterator[Problem]:
@@ -145,7 +154,7 @@ def _moved(project: Project) -> Iterator[Problem]:
         if not name and isinstance(entry.node, ast.Import):
             module, _, name = entry.alias.name.rpartition(".")
         mask = mask_of(module, name) if module else None
-        if _OTHER_FRAMEWORK.match(name):
+        if _is_foreign(name):
             yield problem(
                 "SB102",
                 source,
@@ -183,7 +192,7 @@ def _moved(project: Project) -> Iterator[Problem]:
 
 _UNREAD = ("commands", "data", "benchmark", "cli", "testing_utils", "kernels", "sagemaker")
 """Parts of the library that the tables leave out."""
-_UNREAD_KINDS = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "test_")
+_UNREAD_KINDS = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "dummy_", "test_")
 
 
 def _unheard(project: Project) -> Iterator[Problem]:
