@@ -461,6 +461,25 @@ CASES = [
         "from transformers import GPT2Model",
     ),
     (
+        "SB702",
+        body(
+            "def forward(self, past_key_values: List[Tuple[Tensor, Tensor]]):\n"
+            "    return past_key_values[0][0]"
+        ),
+        body(
+            "def prefill(self, past_key_values: List[Tuple[Tensor, Tensor]]):\n"
+            "    return past_key_values[0][0]"
+        ),
+    ),
+    (
+        "SB702",
+        body("def speak(self, past_key_values):\n    return past_key_values[0][0]"),
+        body(
+            "def speak(self):\n    past_key_values = [(self.k, self.v) for _ in self.layers]\n"
+            "    return past_key_values[0][0]"
+        ),
+    ),
+    (
         "SB507",
         scaled(reads="self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0"),
         scaled(

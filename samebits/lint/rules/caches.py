@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -185,8 +186,27 @@ def _is_tested(node: ast.AST) -> bool:
 def _knows_tuples(source: Source, node: ast.Subscript) -> bool:
     """Return True if code asks for the release, or its function tells tuples from caches or gets tuples alone."""
     function = source.function(node)
-    is_of_tuples = function is not None and (function.name == "_reorder_cache" or _sorts(function))
+    is_of_tuples = function is not None and (
+        function.name == "_reorder_cache" or _sorts(function) or _has_own_pairs(function)
+    )
     return is_of_tuples or guarded(source, node)
+
+
+_OF_GENERATE = ("forward", "prepare_inputs_for_generation")
+"""Methods that generate() hands its cache, whatever their annotations say."""
+_PAIRS = re.compile(r"(?:list|tuple)\[tuple\b", re.IGNORECASE)
+
+
+def _has_own_pairs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True for a method of the model's own that makes pairs of tensors, or that takes them by its annotation."""
+    name = "past_key_values"
+    if any(isinstance(value, (ast.List, ast.ListComp)) for value in assigned(function, name)):
+        return True
+    if function.name in _OF_GENERATE:
+        return False
+    arguments = (*function.args.args, *function.args.kwonlyargs)
+    taken = (a.annotation for a in arguments if a.arg == name and a.annotation is not None)
+    return any(_PAIRS.search(ast.unparse(annotation)) for annotation in taken)
 
 
 def _sorts(function: ast.AST) -> bool:
