@@ -200,10 +200,10 @@ _PAIRS = re.compile(r"(?:list|tuple)\[tuple\b", re.IGNORECASE)
 def _has_own_pairs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return True for a method of the model's own that makes pairs of tensors, or that takes them by its annotation."""
     name = "past_key_values"
-    if any(isinstance(value, (ast.List, ast.ListComp)) for value in assigned(function, name)):
-        return True
     if function.name in _OF_GENERATE:
         return False
+    if any(isinstance(value, (ast.List, ast.ListComp)) for value in assigned(function, name)):
+        return True
     arguments = (*function.args.args, *function.args.kwonlyargs)
     taken = (a.annotation for a in arguments if a.arg == name and a.annotation is not None)
     return any(_PAIRS.search(ast.unparse(annotation)) for annotation in taken)
