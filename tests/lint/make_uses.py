@@ -198,9 +198,13 @@ def taken(node):
     }
 
 
+OF_HUB = {"HF_ENDPOINT"}
+"""Variables that huggingface_hub reads, so that they have an effect where transformers does not read them itself."""
+
+
 def variables(text):
     """Return the names of variables of the environment that a file has as strings."""
-    return {match[1] for match in VARIABLE.finditer(text)}
+    return {match[1] for match in VARIABLE.finditer(text)} - OF_HUB
 
 
 def tasks(tree):

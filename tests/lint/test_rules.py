@@ -483,6 +483,11 @@ CASES = [
         ),
     ),
     (
+        "SB109",
+        "import os\nos.environ['TRANSFORMERS_CACHE'] = 'x'\nimport transformers",
+        "import os\nos.environ['HF_ENDPOINT'] = 'x'\nimport transformers",
+    ),
+    (
         "SB507",
         scaled(reads="self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0"),
         scaled(
