@@ -414,13 +414,13 @@ def _fills_scaling(
         return False
     classes, outside = project.family(entry)
     order = [line for c in classes for line in _order(c)]
-    if "set late" in order:
+    if "late" in order:
         return False
     return "set" in order or any(is_config(n) and not is_base_config(n) for n in outside)
 
 
 def _order(entry: Class) -> Iterator[str]:
-    """Yield ``set`` for an assignment of ``self.rope_scaling`` in ``__init__``, and ``set late`` for one behind the base's."""
+    """Yield ``set`` for an assignment of ``self.rope_scaling`` in ``__init__``, and ``late`` for one behind the base's."""
     init = entry.method("__init__")
     called = [
         n.lineno
@@ -434,7 +434,7 @@ def _order(entry: Class) -> Iterator[str]:
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
             continue
         if own_attribute(node) == "rope_scaling":
-            yield "set late" if node.lineno > called[0] else "set"
+            yield "late" if node.lineno > called[0] else "set"
 
 
 RULES = (
