@@ -773,7 +773,7 @@ def test_all_that_a_cell_needs_is_in_what_to_do_and_each_once():
     rules = texts([*codes, "SB401", "SB843"])
     report = one(made.model_copy(update={"explained_by": reasons}), rules=rules)
     do = answer(report).do
-    assert do.startswith("Stay with transformers 4.57.0. Or: SB701: Use ")
+    assert do.startswith("Stay with transformers 4.57.0. Or: SB701: from_legacy_cache: write ")
     assert re.findall(r"(?:; |Or: )(SB\d+[^:]*):", do) == [
         "SB701",
         "SB301",
