@@ -45,8 +45,10 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+ADAPTER = "adapter_config.json"
+"""The file of an adapter of peft."""
 _ONLY_OF_A_MODEL = (
-    *("adapter_config.json", "model_index.json"),
+    *(ADAPTER, "model_index.json"),
     *("*.safetensors", "*.gguf", "pytorch_model*", "*.ckpt", "*.index.json"),
 )
 """Files that only a folder with a model has."""

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base.checkpoint import json_of
+from samebits.base.checkpoint import ADAPTER, json_of
 from samebits.base.digests import digest_of
 from samebits.base.errors import shown
 from samebits.base.homes import expanded
@@ -18,14 +18,14 @@ from samebits.stacks.places import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONFIG = "adapter_config.json"
 _BASE = "base_model_name_or_path"
-_NOT_OF_A_MODEL = ("README.md", ".gitattributes")
+_NOT_LINKED = ("README.md", ADAPTER)
+"""Files that a load does not read, and the one that is written anew. Hidden files are left out, too."""
 
 
 def is_alone(folder: Path) -> bool:
     """Return True if a folder holds an adapter and no model, as ``save_pretrained`` of peft writes it."""
-    return (folder / CONFIG).is_file() and not (folder / "config.json").exists()
+    return (folder / ADAPTER).is_file() and not (folder / "config.json").exists()
 
 
 def joined(adapter: Path, environ: Mapping[str, str]) -> Path:
@@ -38,7 +38,7 @@ def joined(adapter: Path, environ: Mapping[str, str]) -> Path:
         CheckpointError: the base is not named, or it is no folder and the hub does not give it.
 
     """
-    settings = json_of(adapter / CONFIG)
+    settings = json_of(adapter / ADAPTER)
     settings = settings if isinstance(settings, dict) else {}
     base = _base(adapter, settings)
     name = f"{adapter.absolute().name}-{digest_of(f'{adapter.resolve()} {base.resolve()}')[:12]}"
@@ -47,8 +47,7 @@ def joined(adapter: Path, environ: Mapping[str, str]) -> Path:
     folder.mkdir(parents=True)
     for source in (base, adapter):
         _link(source, folder)
-    (folder / CONFIG).unlink()
-    (folder / CONFIG).write_text(json.dumps(settings | {_BASE: str(folder)}), "utf-8")
+    (folder / ADAPTER).write_text(json.dumps(settings | {_BASE: str(folder)}), "utf-8")
     return folder
 
 
@@ -57,7 +56,7 @@ def _base(adapter: Path, settings: dict[str, object]) -> Path:
     named, revision = settings.get(_BASE), settings.get("revision")
     if not isinstance(named, str) or not named:
         msg = (
-            f"{shown(str(adapter / CONFIG))}: {_BASE} is empty, so nothing says which model the adapter belongs to. "
+            f"{shown(str(adapter / ADAPTER))}: {_BASE} is empty, so nothing says which model the adapter belongs to. "
             "Write the folder or the hub id of that model there"
         )
         raise CheckpointError(msg)
@@ -67,7 +66,7 @@ def _base(adapter: Path, settings: dict[str, object]) -> Path:
     if found is None:
         msg = (
             f"{shown(str(adapter))} holds an adapter, and its base {shown(named)} is neither a folder with a config.json "
-            f"nor on the hub or in its cache. Write the folder of the base as {_BASE} into {CONFIG}, or merge "
+            f"nor on the hub or in its cache. Write the folder of the base as {_BASE} into {ADAPTER}, or merge "
             "the adapter into its model (merge_and_unload of peft), save that, and name its folder"
         )
         raise CheckpointError(msg)
@@ -77,7 +76,7 @@ def _base(adapter: Path, settings: dict[str, object]) -> Path:
 def _link(source: Path, folder: Path) -> None:
     for entry in sorted(source.iterdir()):
         link = folder / entry.name
-        if entry.name in _NOT_OF_A_MODEL or entry.name.startswith("."):
+        if entry.name in _NOT_LINKED or entry.name.startswith("."):
             continue
         link.unlink(missing_ok=True)
         link.symlink_to(entry.resolve(), target_is_directory=entry.is_dir())

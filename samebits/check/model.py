@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits.base.checkpoint import OwnCode, own_code
+from samebits.base.checkpoint import ADAPTER, OwnCode, own_code
 from samebits.base.digests import digest_of
 from samebits.base.errors import nearest, shown
 from samebits.base.homes import expanded
@@ -112,8 +112,8 @@ class NamedModel(NamedTuple):
 
     @property
     def has_adapter(self) -> bool:
-        """True if an adapter lies beside it, which peft puts into it."""
-        return self.path is not None and (Path(self.path) / "adapter_config.json").is_file()
+        """True if its folder has an adapter, too."""
+        return self.path is not None and (Path(self.path) / ADAPTER).is_file()
 
 
 def tiny_model(text: str) -> NamedModel | None:
@@ -262,7 +262,7 @@ _OTHER_LIBRARIES = {
 def _without_config(path: Path) -> str:
     """Return what is wrong with a folder without config.json, and which folder is probably meant."""
     fault = f"{shown(str(path))} contains no config.json, so it is no checkpoint of transformers"
-    if (path / "adapter_config.json").is_file():
+    if (path / ADAPTER).is_file():
         return (
             f"{shown(str(path))} holds an adapter and not a model: only samebits check joins it with its base. Else merge "
             "it into its model (merge_and_unload of peft), save that, and name its folder"

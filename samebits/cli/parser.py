@@ -36,7 +36,7 @@ Exit codes:
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but something was not finished or not observed
   4  as 0, but with --strict changed code within reach did not run in any check, or
-     with --strict-findings a finding stands beside the verdict in one release alone
+     with --strict-findings one release alone has a finding beside the verdict
 """
 
 _MATRIX = f"""\

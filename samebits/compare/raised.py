@@ -92,15 +92,18 @@ def only_here(reference: Capture, candidate: Capture) -> Iterator[Failure]:
         found = _EXCEPTION.search(check.candidate) if check.differs else None
         if found is not None:
             place = _PLACE.search(found[2])
-            frame = Frame(file=place[1], line=int(place[2]), function=place[3]) if place else None
-            is_own = frame is not None and not frame.file.startswith("transformers/")
             yield Failure(
                 phase=check.name,
                 type=found[1],
                 message=_PLACE.sub("", found[2]),
                 traceback="",
-                frames=() if frame is None else (frame.model_copy(update={"own": is_own}),),
+                frames=() if place is None else (_frame(place),),
             )
+
+
+def _frame(place: re.Match[str]) -> Frame:
+    is_own = not place[1].startswith("transformers/")
+    return Frame(file=place[1], line=int(place[2]), function=place[3], own=is_own)
 
 
 def _answers(capture: Capture) -> dict[str, str]:

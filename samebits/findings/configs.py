@@ -80,7 +80,7 @@ def _replaced(case: Case) -> Iterator[Sighting]:
 
 
 def _default_copied(case: Case) -> Iterator[Sighting]:
-    """Find a value of config.json of which one side's config class keeps another copy, and makes other fields.
+    """Find a value of config.json that one side's config class replaces by its default, where it makes lists of it.
 
     ``Cohere2Config`` of 5.0 to 5.3 reads ``sliding_window_pattern`` before the base class has set it.
     """

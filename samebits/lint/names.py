@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from samebits.lint.releases import Releases, between, runs
+from samebits.lint.tables import content_of
 
 _ALIKE = 0.85
 """The share of characters from which two names are taken for one with a slip."""
 
 
-@cache
 def table() -> dict[str, Any]:
     """Return names.json: for each module and name the releases that have it, as a mask."""
-    text = files("samebits.lint").joinpath("names.json").read_text("utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
+    return content_of("names.json")
 
 
-@cache
 def _every() -> dict[str, str]:
     """Return every.json: for each module the names that any release has; ``*``: those that any module may have."""
-    text = files("samebits.lint").joinpath("every.json").read_text("utf-8")
-    content: dict[str, str] = json.loads(text)
-    return content
+    return content_of("every.json")
 
 
 @cache

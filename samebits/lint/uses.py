@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from samebits.lint.releases import Releases, runs
+from samebits.lint.tables import content_of
 
 
-@cache
 def table() -> dict[str, Any]:
     """Return uses.json: part -> name -> what it has -> the releases that have it, as a mask."""
-    text = files("samebits.lint").joinpath("uses.json").read_text("utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
+    return content_of("uses.json")
 
 
 @cache

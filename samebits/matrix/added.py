@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from samebits.base.checkpoint import json_of
+from samebits.base.checkpoint import ADAPTER, json_of
 from samebits.base.hub import is_reached
 from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
@@ -78,7 +78,6 @@ WITHOUT_IT = frozenset({"4.51.0"})
 """Releases that load no model without it: ``init_empty_weights`` is not defined there (modeling_utils.py)."""
 ADAPTERS = ("peft",)
 """Puts an adapter that lies beside a model into it: without it a load leaves the adapter out and says nothing."""
-ADAPTER = "adapter_config.json"
 PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip

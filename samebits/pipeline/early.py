@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from samebits.base.checkpoint import json_of
+from samebits.base.checkpoint import ADAPTER, json_of
 from samebits.base.errors import SamebitsError, StackError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
@@ -202,12 +202,12 @@ def _is_covered(stack: StackSpec, releases: Releases) -> bool:
 
 def _other_base(folder: Path) -> Iterator[str]:
     """Yield that an adapter beside a model names another folder, whose files no cache key contains."""
-    values = json_of(folder / "adapter_config.json")
+    values = json_of(folder / ADAPTER)
     named = values.get("base_model_name_or_path") if isinstance(values, dict) else None
     base = Path(named) if isinstance(named, str) and named else folder
     if base.is_dir() and base.resolve() != folder.resolve():
         yield (
-            f"{folder / 'adapter_config.json'}: base_model_name_or_path is another folder, {shown(str(base))}. "
+            f"{folder / ADAPTER}: base_model_name_or_path is another folder, {shown(str(base))}. "
             f"4.57 loads the weights from there, and 5.24 those of {folder}: name {folder} in its place"
         )
 

@@ -69,6 +69,21 @@ def _rules(of: tuple[Question, ...]) -> tuple[Rule, ...]:
     return tuple(sorted((*core, *of_questions), key=lambda rule: rule.code))
 
 
+def by_code() -> dict[str, Rule]:
+    """Return code -> rule."""
+    return _by_code(questions())
+
+
+@cache
+def _by_code(of: tuple[Question, ...]) -> dict[str, Rule]:
+    return {rule.code: rule for rule in _rules(of)}
+
+
+def codes_explaining(signals: frozenset[str]) -> frozenset[str]:
+    """Return the codes of the rules that explain one of these signals."""
+    return frozenset(rule.code for rule in rules() if rule.explains & signals)
+
+
 def findings(case: Case) -> tuple[Finding, ...]:
     """Return the findings of all rules in one cell, in the order of the rules."""
     named: list[Finding] = []
@@ -92,13 +107,13 @@ def findings(case: Case) -> tuple[Finding, ...]:
 
 
 def _is_named(sighting: Sighting, case: Case, named: Sequence[Finding]) -> bool:
-    """Return True if the exception in a sighting's evidence stands in that of a rule that says more of it."""
+    """Return True if a rule that says more of the exception has named it: its evidence has the same exception."""
     lines = [line for finding in named for line in finding.evidence]
     if any(sighting.evidence[0] in line for line in lines):
         return True
     if sighting.raises not in ("", case.capture.cell.stack):
         return False
-    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    of_exceptions = codes_explaining(RAISED)
     about = [finding for finding in named if finding.code in of_exceptions]
     return any(
         any(failure.in_short in line for line in sighting.evidence)
@@ -169,8 +184,10 @@ def _of_instability(
     unstable = _explanations(own, UNSTABLE | left, result)
     if result.reference is None:
         return unstable
-    kinds = {rule.code: rule.text.kind for rule in rules()}
-    stored = (f for f in _only(own, other) if kinds.get(f.code) != "rounding")
+    known = by_code()
+    stored = (
+        f for f in _only(own, other) if f.code in known and known[f.code].text.kind != "rounding"
+    )
     return (*unstable, *_explanations(stored, STORED, result))
 
 
@@ -220,16 +237,16 @@ def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tup
 def _explanations(
     cell_findings: Iterable[Finding], wanted: frozenset[str], result: CellResult, stack: str = ""
 ) -> tuple[Explanation, ...]:
-    by_code = {rule.code: rule for rule in rules()}
+    known = by_code()
     return tuple(
         Explanation(
             code=finding.code,
             where=finding.where,
-            stack=_faulty(by_code[finding.code], finding, result) or stack or result.cell.stack,
+            stack=_faulty(known[finding.code], finding, result) or stack or result.cell.stack,
         )
         for finding in cell_findings
-        if finding.code in by_code  # a report of an earlier version may have codes that are gone
-        and by_code[finding.code].explains & wanted
+        if finding.code in known  # a report of an earlier version may have codes that are gone
+        and known[finding.code].explains & wanted
     )
 
 
@@ -242,7 +259,7 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
 
 def _fits(finding: Finding, result: CellResult) -> bool:
     """Return True if a defect is of the difference's kind, and about a tensor that differs if it is stored."""
-    rule = next((rule for rule in rules() if rule.code == finding.code), None)
+    rule = by_code().get(finding.code)
     if rule is None:
         return False
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):

@@ -135,25 +135,30 @@ def mended(cells: Iterable[CellResult], report: Report) -> dict[str, tuple[str, 
         code: [each for each in explaining if each != code and each in text.remedy]
         for code, text in texts.items()
     }
-    found: dict[str, tuple[str, ...]] = {}
+    changes: dict[str, tuple[str, ...]] = {}
     for code in [*explaining, *(c for c in order if c in shown and c not in explaining)]:
         root = next((each for each in named[code] if not named[each]), "")
         if root:
-            found[root] = (*found.get(root, ()), code)
+            changes[root] = (*changes.get(root, ()), code)
         elif code in explaining:
-            found.setdefault(code, ())
-    return found
+            changes.setdefault(code, ())
+    return changes
 
 
 def remedy_as_seen(text: RuleText, cells: Iterable[CellResult]) -> str:
     """Return what a page says of the names that the evidence of these cells has, else its remedy."""
     if text.kind == "crash":  # such a page lists names of an exception
         return text.remedy
-    found = (finding for cell in cells for finding in cell.findings if finding.code == text.code)
-    lines = " ".join(line for each in found for line in (each.where, *each.evidence))
-    named = [do for name, do in text.instead.items() if re.search(rf"\b{re.escape(name)}\b", lines)]
-    said = ", and ".join(named)
-    return f"{said[:1].upper()}{said[1:]}." if said else text.remedy
+    shown = (finding for cell in cells for finding in cell.findings if finding.code == text.code)
+    lines = " ".join(line for each in shown for line in (each.where, *each.evidence))
+    steps = ", and ".join(replacements(text, lines).values())
+    return f"{steps[:1].upper()}{steps[1:]}." if steps else text.remedy
+
+
+def replacements(text: RuleText, words: str) -> dict[str, str]:
+    """Return name -> replacement, of the names of a rule about many that stand in some words."""
+    named = (name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", words))
+    return {name: text.instead[name] for name in named}
 
 
 def explaining_codes(cells: Iterable[CellResult]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.findings.rule import COMPUTED
-from samebits.questions.registry import rules
+from samebits.questions.registry import codes_explaining
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
 from samebits.reports.answer.releases import distinct
@@ -216,8 +216,7 @@ def _hidden(cell: CellResult, report: Report, places: Mapping[str, Place]) -> It
         codes = places.keys() - found - explaining
         why = "seen in the code, where the above may hide it"
     else:
-        computing = {rule.code for rule in rules() if rule.explains & COMPUTED}
-        codes = (places.keys() & found & computing) - explaining
+        codes = (places.keys() & found & codes_explaining(COMPUTED)) - explaining
         why = "another cause, of what is computed later"
     if codes:
         named = [f"{code} ({place})" for code, place in places.items() if code in codes]

@@ -199,20 +199,23 @@ def _unheard(project: Project) -> Iterator[Problem]:
     """Find imports, and attributes of modules, that no known release has: slips, and names that left before 4.48."""
     if _has_own_library(project):
         return
-    for source, entry in _library_imports(project):
-        module, name = entry.module, entry.name
-        if not name and isinstance(entry.node, ast.Import):
-            module, name = entry.alias.name, ""
+    for source, node, module, name in (*_imported(project), *_read_of_modules(project)):
         missing = _missing(module, name)
         if missing is not None:
-            yield problem(
-                "SB102",
-                source,
-                entry.alias,
-                f"no known release has {missing}: ImportError",
-                never(),
-                _advice(module, name),
-            )
+            error = "AttributeError" if isinstance(node, ast.Attribute) else "ImportError"
+            text = f"no known release has {missing}: {error}"
+            yield problem("SB102", source, node, text, never(), _advice(module, name))
+
+
+def _imported(project: Project) -> Iterator[tuple[Source, ast.alias, str, str]]:
+    """Yield imports from the library: where, the module and the name; without a name for a module."""
+    for source, entry in _library_imports(project):
+        is_module = not entry.name and isinstance(entry.node, ast.Import)
+        yield source, entry.alias, entry.alias.name if is_module else entry.module, entry.name
+
+
+def _read_of_modules(project: Project) -> Iterator[tuple[Source, ast.Attribute, str, str]]:
+    """Yield attributes that are read of modules of the library unguarded, and that no release is known to lack."""
     stored = _stored(project)
     for source, node in project.nodes(ast.Attribute):
         module, _, name = source.from_library(node).rpartition(".")
@@ -220,23 +223,13 @@ def _unheard(project: Project) -> Iterator[Problem]:
             continue
         if guarded(source, node) or guarded_import(source, node) or asks(source, node, name):
             continue
-        mask = mask_of(module, name)
-        if name in stored or not _binds_module(source, node) or mask is not None:
+        if name in stored or not _binds_module(source, node) or mask_of(module, name) is not None:
             continue
-        missing = _missing(module, name)
-        if missing is not None:
-            yield problem(
-                "SB102",
-                source,
-                node,
-                f"no known release has {missing}: AttributeError",
-                never(),
-                _advice(module, name),
-            )
+        yield source, node, module, name
 
 
 def _missing(module: str, name: str) -> str | None:
-    """Return the name or the module that no known release has, in words; None if one has it or nobody knows."""
+    """Return in words the name or the module that no known release has; None if one has it, or no table covers it."""
     parts = module.split(".")
     if (parts[1:2] and parts[1] in _UNREAD) or any(p.startswith(_UNREAD_KINDS) for p in parts):
         return None
@@ -260,16 +253,19 @@ _PACKAGE = 3
 """Parts of the name of a model's package: ``transformers.models.llama``."""
 
 
+_CORRECT = "correct the name, or import it in a try, with a fallback in `except ImportError`"
+
+
 def _advice(module: str, name: str) -> str:
     """Return where the name is, or which one is meant."""
     if names_of(module) is None:
-        return "correct the name, or import it in a try, with a fallback in `except ImportError`"
+        return _CORRECT
     if places := modules_with(name):
         place = "transformers" if "transformers" in places else min(places, key=len)
         return f"import it from {place}"
     if near := nearest(module, name):
         return f"write {near}, if that is meant"
-    return "correct the name, or import it in a try, with a fallback in `except ImportError`"
+    return _CORRECT
 
 
 def _has_own_library(project: Project) -> bool:

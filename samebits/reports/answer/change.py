@@ -10,7 +10,7 @@ from samebits.compare.outcome import has_other_size
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.rule import RAISED, STATE, UNSTABLE
-from samebits.questions.registry import is_about, rules
+from samebits.questions.registry import by_code, codes_explaining, is_about, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import kind_words, shown_cause
@@ -107,7 +107,7 @@ def _raised(failure: Failure) -> str:
 
 def _named(failure: Failure, cell: CellResult) -> str:
     """Return the findings about an exception that stands beside the verdict, in brackets."""
-    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    of_exceptions = codes_explaining(RAISED)
     codes = (f.code for f in cell.findings if f.code in of_exceptions and is_about(f, failure))
     listed = ", ".join(dict.fromkeys(codes))
     return f" ({listed})" if listed else ""
@@ -120,13 +120,13 @@ def only_draws(cell: CellResult) -> bool:
 
 
 def _unstable(cell: CellResult) -> str:
-    of_instability = {rule.code: rule for rule in rules() if rule.explains & (UNSTABLE | STATE)}
-    found = [of_instability[e.code] for e in cell.explained_by if e.code in of_instability]
-    if not found:
+    of_instability = codes_explaining(UNSTABLE | STATE)
+    causes = [by_code()[e.code] for e in cell.explained_by if e.code in of_instability]
+    if not causes:
         return "two runs of the same release give different numbers"
-    if all(rule.explains == UNSTABLE for rule in found):
+    if all(rule.explains == UNSTABLE for rule in causes):
         return "every forward gives different numbers"
-    if all(rule.explains & STATE for rule in found):
+    if all(rule.explains & STATE for rule in causes):
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):
         unseen = "" if cell.failures else ", which no output that was compared shows"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
@@ -14,7 +13,7 @@ from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import faults, raises, sound
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import explaining_codes, mended, remedy_as_seen
+from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
@@ -105,8 +104,8 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
         options = " ".join(f"--package {package}" for package in dict.fromkeys(packages))
         return f"Name what the model needs: samebits check MODEL {options}"
     messages = " ".join(f.message for f in (cell.failure, *cell.failures) if f is not None)
-    named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", messages)]
-    return f"{named[0]}: {text.instead[named[0]]}" if named else ""
+    named = replacements(text, messages)
+    return next((f"{name}: {instead}" for name, instead in named.items()), "")
 
 
 def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> str:

@@ -11,7 +11,7 @@ from samebits.diagnose.failing import failing_signals
 from samebits.findings.rule import RAISED
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
-from samebits.questions.registry import rules
+from samebits.questions.registry import codes_explaining, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import only_draws, other_form
 from samebits.reports.answer.releases import listed, release, version
@@ -213,9 +213,8 @@ def _wrong(stack: str, report: Report) -> str:
 
 def _is_of_the_rest(cell: CellResult, report: Report) -> bool:
     """Return True if findings explain what differs in a cell that raises, and none its exception."""
-    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
     codes = {text.code for text, _ in explaining(cell, report)}
-    return cell.judged is Verdict.FAILED and of_exceptions.isdisjoint(codes)
+    return cell.judged is Verdict.FAILED and codes_explaining(RAISED).isdisjoint(codes)
 
 
 def _with_exception(found: Side, cell: CellResult, row: Row, report: Report) -> Side:

@@ -118,9 +118,11 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
         is_full = sum(map(len, parts)) < MAX_ADVICE
         root = roots.get(rule_code)
         words = remedy_as_seen(text, cells)
-        said = remedy(words if is_full else first_sentences(words, 0))
-        said = said if root is None else fill(_GOES_WITH, root)
-        body = _in_full(text, said, shown) if is_full else _brief(said, shown)
+        if root is not None:
+            mending = fill(_GOES_WITH, root)
+        else:
+            mending = remedy(words if is_full else first_sentences(words, 0))
+        body = _in_full(text, mending, shown) if is_full else _brief(mending, shown)
         if is_quiet[rule_code]:
             parts.append(details(plain_title(text), body))
         else:
@@ -146,7 +148,7 @@ def has_findings(rows: Iterable[Row]) -> bool:
     return any(cell.findings for row in rows for cell in row.cells)
 
 
-def _brief(said: Markdown, sightings: list[Sighting]) -> Markdown:
+def _brief(mending: Markdown, sightings: list[Sighting]) -> Markdown:
     """Return the first lines of the first place, and where the rest is."""
     first, *others = sightings
     lines = first.finding.evidence
@@ -156,16 +158,16 @@ def _brief(said: Markdown, sightings: list[Sighting]) -> Markdown:
     n_left = len(others) + max(len(lines) - _MAX_BRIEF, 0)
     more = f"; {plural(n_left, 'more line or place', 'more lines or places')} in report.json"
     rest = fill("More: {}{}.", link("findings", "../findings.md"), more * bool(n_left))
-    return page([said, _sighting([shown]), rest])
+    return page([mending, _sighting([shown]), rest])
 
 
-def _in_full(text: RuleText, said: Markdown, sightings: list[Sighting]) -> Markdown:
+def _in_full(text: RuleText, mending: Markdown, sightings: list[Sighting]) -> Markdown:
     groups = [*grouped(sightings, lambda each: (each.finding.evidence, each.where)).values()]
     shown = [_sighting(group) for group in groups[:MAX_SIGHTINGS]]
     others = [each.finding.where for group in groups[MAX_SIGHTINGS:] for each in group]
     more = fill("{}: {}", plural(len(others), "more place"), codes(others)) if others else EMPTY
     kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
-    return page([kind, said, *shown, more, details(_BACKGROUND, background(text))])
+    return page([kind, mending, *shown, more, details(_BACKGROUND, background(text))])
 
 
 def _sighting(alike: list[Sighting]) -> Markdown:
