@@ -1,4 +1,4 @@
-"""Pages of docs/reference/ that follow from the code: the keys of matrix.yaml and the command line.
+"""Pages of docs/reference/ that follow from the code: keys of matrix.yaml, command line, known fixes.
 
 ``python -m samebits.manual`` writes them; tests/test_manual.py checks that they are current.
 """
@@ -14,7 +14,8 @@ from typing import Any
 
 from samebits import schemas
 from samebits.cli.parser import parsers
-from samebits.text.blocks import fence, heading, link, page, slug, table
+from samebits.reports.answer.known_fixes import FILE, known_fixes
+from samebits.text.blocks import fence, heading, link, linked, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, markdown, prose
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -61,6 +62,7 @@ def render() -> dict[str, str]:
     return {
         "matrix.md": f"{_matrix(json.loads(schemas.render()['matrix.schema.json']))}\n",
         "command-line.md": f"{_command_line()}\n",
+        "known-fixes.md": f"{_known_fixes()}\n",
     }
 
 
@@ -93,6 +95,24 @@ def _matrix(schema: dict[str, Any]) -> Markdown:
             parts.append(fill(text, _link_to(_SETTINGS)))
         left_out = forms[_SETTINGS]["properties"] if name == _OF_SOURCES else ()
         parts.append(_keys(forms[name], left_out))
+    return page(parts)
+
+
+def _known_fixes() -> Markdown:
+    intro = (
+        "Where two releases differ, and no finding and no consistency check says which one is wrong, samebits looks "
+        "up whether a release is known to have a fault at the very place where the difference begins. Each entry was "
+        "proven in the sources of the releases. {} has them; {} writes this page."
+    )
+    file = link(FILE.name, f"../../samebits/reports/answer/{FILE.name}")
+    parts = [heading(1, "Known fixes"), fill(intro, file, code("nox -s docs"))]
+    for fix in sorted(known_fixes(), key=lambda fix: (fix.folders, fix.before)):
+        since = "" if fix.since == "0" else f" from {fix.since} on"
+        parts += [
+            heading(2, f"{', '.join(fix.folders)}: before {fix.before}"),
+            prose(f"{fix.why[0].upper()}{fix.why[1:]}{since}. It concerns {fix.when}."),
+            linked(f"{fix.proof} Source: {fix.source}"),
+        ]
     return page(parts)
 
 

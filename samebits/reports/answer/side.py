@@ -14,6 +14,7 @@ from samebits.questions import questions
 from samebits.questions.registry import codes_explaining, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import only_draws, other_form
+from samebits.reports.answer.known_fixes import blamed
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
@@ -74,6 +75,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     for found in (
         _by_checks(cell, row, report),
         _by_reason(cell, report),
+        _by_known_fix(cell, report),
         _by_unread(cell, report),
         _by_config(cell, report),
         _by_return(cell, row, report),
@@ -277,6 +279,19 @@ def _by_unread(cell: CellResult, report: Report) -> Side:
     them = "them" if wrong.unread[1:] else "it"
     what = f"it loads {some(wrong.unread, _MAX_FIELDS)} and computes without {them}"
     return Side(wrong.stack, (), f"{_wrong(wrong.stack, report)}: {what}", _UNREAD)
+
+
+def _by_known_fix(cell: CellResult, report: Report) -> Side:
+    """Return the side with a fault that a later release mends, at the place where the cell begins to differ."""
+    if cell.judged is not Verdict.DIVERGED or cell.reference is None:
+        return Side()
+    reference, candidate = cell.reference.stack, cell.cell.stack
+    found = blamed(cell, version(reference, report), version(candidate, report))
+    if found is None:
+        return Side()
+    wrong, fix = reference if found.is_reference else candidate, found.fix
+    why = f"{_wrong(wrong, report)}: {fix.why} (mended in {fix.before}, {fix.name})"
+    return Side(wrong, (), why, fix.name)
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:

@@ -1,0 +1,115 @@
+"""Faults of transformers that a later release mends, where no consistency check inside one release can show them.
+
+known_fixes.yaml has them, each proven in the sources of the releases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import yaml
+from packaging.version import InvalidVersion, Version
+from pydantic import Field
+
+from samebits.records.record import Record
+from samebits.records.trace import GIVEN
+
+if TYPE_CHECKING:
+    from samebits.records.comparison import CellResult
+    from samebits.records.trace import Cause
+
+FILE = Path(__file__).with_name("known_fixes.yaml")
+_FOLDER = re.compile(r"transformers/models/(\w+)/")
+_ISSUE = re.compile(r"github\.com/[\w.-]+/([\w.-]+)/(?:pull|issues)/(\d+)$")
+
+
+class KnownFix(Record):
+    """One fault, and the releases that have it."""
+
+    folders: tuple[str, ...]
+    """Folders of transformers/models whose code has it."""
+    functions: tuple[str, ...]
+    """Where the first difference between a release with it and one without it begins, or the function that gives
+    this place its mask, positions or keys."""
+    since: str = "0"
+    """The first release with the fault."""
+    before: str
+    """The first release without it."""
+    why: str
+    """Ends the sentence ``5.13.1 is wrong: …``."""
+    when: str
+    """The configs and calls that it concerns."""
+    source: str
+    """Address of the pull request, of the issue or of the original implementation that proves it."""
+    proof: str = Field(repr=False)
+    """What was read or run to prove it."""
+
+    @property
+    def name(self) -> str:
+        """What the source is called in a sentence: ``transformers#40861``, else its address."""
+        found = _ISSUE.search(self.source)
+        return f"{found[1]}#{found[2]}" if found else self.source
+
+    def is_in(self, release: Version) -> bool:
+        """Return True if a release has the fault."""
+        return Version(self.since) <= release < Version(self.before)
+
+
+class Blamed(NamedTuple):
+    """A side that has a known fault, of which the other side is free."""
+
+    is_reference: bool
+    fix: KnownFix
+
+
+@cache
+def known_fixes() -> tuple[KnownFix, ...]:
+    """Return the entries of known_fixes.yaml."""
+    return tuple(KnownFix.model_validate(each) for each in yaml.safe_load(FILE.read_text("utf-8")))
+
+
+def blamed(cell: CellResult, reference: str, candidate: str) -> Blamed | None:
+    """Return the known fault at the place where a cell begins to differ; None for none, or for several.
+
+    ``reference`` and ``candidate`` are the releases of transformers of both sides; a version that cannot be read has
+    no known fault.
+    """
+    cause = cell.cause
+    if cause is None or not cause.decides:
+        return None
+    try:
+        before, after = Version(reference), Version(candidate)
+    except InvalidVersion:
+        return None
+    places = set(_places(cause))
+    found = [
+        Blamed(fix.is_in(before), fix)
+        for fix in known_fixes()
+        if fix.is_in(before) is not fix.is_in(after)
+        and places & {(folder, name) for folder in fix.folders for name in fix.functions}
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _places(cause: Cause) -> Iterator[tuple[str, str]]:
+    """Yield the folder of transformers/models and the function of each place where a cause lies.
+
+    Of a mask, of positions and of keys, and of a call of code that models share, these are also the functions before
+    it whose source differs.
+    """
+    for each in filter(None, (cause, cause.beyond)):
+        sides = filter(None, (each.reference, each.candidate))
+        own = [place for side in sides for place in _place(side.source, side.function)]
+        yield from own
+        for diff in each.diffs if each.kind in GIVEN or not own else ():
+            for source in (diff.reference, diff.candidate):
+                yield from _place(source, diff.function)
+
+
+def _place(source: str, function: str) -> Iterator[tuple[str, str]]:
+    if found := _FOLDER.match(source):
+        yield found[1], function

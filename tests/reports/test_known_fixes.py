@@ -1,0 +1,116 @@
+"""Faults that a later release mends: the table, and the side that it calls wrong."""
+
+import pytest
+from packaging.version import Version
+
+from samebits.records.ids import Variant, Verdict
+from samebits.records.trace import Cause, Side, SourceDiff
+from samebits.reports.answer import answer, faults
+from samebits.reports.answer.known_fixes import blamed, known_fixes
+from tests.support.sample_report import cell, ended, row, sample_report, with_rows
+
+VARIANT = Variant(dtype="float32", attention="default")
+FIX = next(fix for fix in known_fixes() if "mamba2" in fix.folders and "n_groups" in fix.when)
+OLD, NEW = "5.13.1", FIX.before
+SOURCE = "transformers/models/mamba2/modeling_mamba2.py:115"
+
+
+def place(stack, source=SOURCE, function="MambaRMSNormGated.forward"):
+    return Side(stack=stack, function=function, source=source)
+
+
+def caused(old, new, **fields):
+    """Return the comparison of two releases, and the place where it begins to differ."""
+    at = {"kind": "shape", "headline": "h", "prompt": "short", "what": "forward", "sink": "logits"}
+    sides = {"reference": place(old), "candidate": place(new)}
+    cause = Cause.model_validate(at | sides | fields)
+    found = cell("m", VARIANT, new, Verdict.DIVERGED)
+    reference = cell("m", VARIANT, old, Verdict.REFERENCE).cell
+    return found.model_copy(update={"reference": reference, "cause": cause})
+
+
+def fault(*releases, **fields):
+    return blamed(caused(*releases, **fields), *releases)
+
+
+@pytest.mark.parametrize(("releases", "is_reference"), [((OLD, NEW), True), ((NEW, OLD), False)])
+def test_the_side_with_the_fault_is_wrong_whichever_it_is(releases, is_reference):
+    found = fault(*releases)
+    assert found is not None
+    assert found.is_reference is is_reference
+    assert found.fix == FIX
+
+
+@pytest.mark.parametrize(
+    "releases", [(OLD, "4.57.6"), (NEW, f"{Version(NEW).major + 1}.0.0"), (OLD, "a checkout")]
+)
+def test_two_releases_with_it_or_without_it_and_unknown_ones_are_not_accused(releases):
+    assert fault(*releases) is None
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"function": "Mamba2Mixer.torch_forward"},
+        {"source": "transformers/models/zamba2/modeling_zamba2.py:60"},
+        {"source": "modeling_mamba2.py:115"},  # remote code with a class of the same name
+    ],
+)
+def test_a_difference_that_begins_elsewhere_is_not_explained(elsewhere):
+    sides = {"reference": place(OLD, **elsewhere), "candidate": place(NEW, **elsewhere)}
+    assert fault(OLD, NEW, **sides) is None
+
+
+def test_the_cause_of_another_difference_decides_nothing():
+    assert fault(OLD, NEW, decides=False) is None
+
+
+SHARED = {"source": "transformers/integrations/sdpa_attention.py:54", "function": "sdpa"}
+ELSEWHERE = {"function": "Mamba2Block.forward"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "is_named"),
+    [
+        ("mask", SHARED, True),
+        ("argument", SHARED, True),
+        ("mask", ELSEWHERE, True),
+        (
+            "operation",
+            ELSEWHERE,
+            False,
+        ),  # a changed function before it is not the place where it begins
+    ],
+)
+def test_what_an_operation_is_given_counts_where_it_is_made(kind, at, is_named):
+    made = SourceDiff(
+        function=FIX.functions[0], reference=SOURCE, candidate=SOURCE, diff="-old\n+new"
+    )
+    sides = {"reference": place(OLD, **at), "candidate": place(NEW, **at)}
+    assert (fault(OLD, NEW, kind=kind, diffs=(made,), **sides) is not None) is is_named
+
+
+def test_the_answer_names_the_fault_and_the_release_that_mends_it():
+    compared = caused(OLD, NEW)
+    before = cell("m", VARIANT, OLD, Verdict.REFERENCE)
+    made = row("m", VARIANT, {OLD: before, NEW: compared}).model_copy(update={"reference": OLD})
+    stacks = [
+        s.model_copy(update={"id": n, "transformers": n})
+        for n, s in zip((OLD, NEW), sample_report().stacks, strict=False)
+    ]
+    report = ended(with_rows(made, stacks=tuple(stacks)))
+    side = answer(report).side
+    assert (side.wrong, side.by) == (OLD, FIX.name)
+    assert side.why == f"{OLD} is wrong: {FIX.why} (mended in {FIX.before}, {FIX.name})"
+    assert faults(report.rows[0], report) == {OLD: (FIX.name,)}
+
+
+@pytest.mark.parametrize("fix", known_fixes(), ids=lambda fix: f"{fix.folders[0]}-{fix.before}")
+def test_an_entry_says_why_when_and_what_proves_it(fix):
+    assert Version(fix.since) < Version(fix.before)
+    assert fix.source.startswith("https://")
+    assert all("." in function for function in fix.functions)
+    assert len(fix.why) <= 90, "it ends a sentence on the screen"
+    assert not fix.why.endswith(".")
+    assert fix.when
+    assert len(fix.proof) > 40
