@@ -108,9 +108,10 @@ def _known_fixes() -> Markdown:
     parts = [heading(1, "Known fixes"), fill(intro, file, code("nox -s docs"))]
     for fix in sorted(known_fixes(), key=lambda fix: (fix.folders, fix.before)):
         since = "" if fix.since == "0" else f" from {fix.since} on"
+        releases = f"before {fix.before}" if fix.before else f"{fix.since} and later"
         parts += [
-            heading(2, f"{', '.join(fix.folders)}: before {fix.before}"),
-            prose(f"{fix.why[0].upper()}{fix.why[1:]}{since}. It concerns {fix.when}."),
+            heading(2, f"{', '.join(fix.folders)}: {releases}"),
+            prose(f"The fault{since}: {fix.why}. It shows with {fix.when}."),
             linked(f"{fix.proof} Source: {fix.source}"),
         ]
     return page(parts)

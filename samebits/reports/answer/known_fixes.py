@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import yaml
 from packaging.version import InvalidVersion, Version
 from pydantic import Field
 
 from samebits.records.record import Record
-from samebits.records.trace import GIVEN
+from samebits.records.trace import GIVEN, CauseKind
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("known_fixes.yaml")
 _FOLDER = re.compile(r"transformers/models/(\w+)/")
+_CODE = re.compile(r"github\.com/[\w.-]+/([\w.-]+)/blob/([\w.-]+)/.*?([\w.-]+)$")
 _ISSUE = re.compile(r"github\.com/[\w.-]+/([\w.-]+)/(?:pull|issues)/(\d+)$")
 
 
@@ -35,10 +36,14 @@ class KnownFix(Record):
     functions: tuple[str, ...]
     """Where the first difference between a release with it and one without it begins, or the function that gives
     this place its mask, positions or keys."""
+    kinds: tuple[CauseKind, ...] = ()
+    """Kinds of cause that it is; () for any."""
+    during: Literal["forward", "decode", ""] = ""
+    """The call in which it shows; '' for both."""
     since: str = "0"
     """The first release with the fault."""
-    before: str
-    """The first release without it."""
+    before: str = ""
+    """The first release without it; '' as long as there is none."""
     why: str
     """Ends the sentence ``5.13.1 is wrong: …``."""
     when: str
@@ -50,13 +55,31 @@ class KnownFix(Record):
 
     @property
     def name(self) -> str:
-        """What the source is called in a sentence: ``transformers#40861``, else its address."""
-        found = _ISSUE.search(self.source)
-        return f"{found[1]}#{found[2]}" if found else self.source
+        """What the source is called in a sentence: ``transformers#40861``, or file and release."""
+        if found := _ISSUE.search(self.source):
+            return f"{found[1]}#{found[2]}"
+        found = _CODE.search(self.source)
+        return f"{found[3]} of {found[1]} {found[2]}" if found else self.source
+
+    @property
+    def in_words(self) -> str:
+        """The fault, the release that mends it and the source: ends the sentence ``5.13.1 is wrong: …``."""
+        mended = f"mended in {self.before}, " if self.before else ""
+        return f"{self.why} ({mended}{self.name})"
 
     def is_in(self, release: Version) -> bool:
         """Return True if a release has the fault."""
-        return Version(self.since) <= release < Version(self.before)
+        return Version(self.since) <= release and not (
+            self.before and release >= Version(self.before)
+        )
+
+    def explains(self, cause: Cause) -> bool:
+        """Return True if a cause lies where the fault is, and is of its kind."""
+        if self.during not in ("", cause.what) or (self.kinds and cause.kind not in self.kinds):
+            return False
+        return any(
+            folder in self.folders and name in self.functions for folder, name in _places(cause)
+        )
 
 
 class Blamed(NamedTuple):
@@ -64,6 +87,8 @@ class Blamed(NamedTuple):
 
     is_reference: bool
     fix: KnownFix
+    others: tuple[KnownFix, ...] = ()
+    """Known faults of the other side in the code of this model, which may concern it or not."""
 
 
 @cache
@@ -78,36 +103,37 @@ def blamed(cell: CellResult, reference: str, candidate: str) -> Blamed | None:
     ``reference`` and ``candidate`` are the releases of transformers of both sides; a version that cannot be read has
     no known fault.
     """
-    cause = cell.cause
-    if cause is None or not cause.decides:
+    if cell.cause is None or not cell.cause.decides:
         return None
+    cause = cell.cause.beyond or cell.cause  # what comes first may be rounding
     try:
-        before, after = Version(reference), Version(candidate)
+        # a development version has what its release has, if it differs at the place of a fault at all
+        before, after = (Version(Version(name).base_version) for name in (reference, candidate))
     except InvalidVersion:
         return None
-    places = set(_places(cause))
-    found = [
-        Blamed(fix.is_in(before), fix)
-        for fix in known_fixes()
-        if fix.is_in(before) is not fix.is_in(after)
-        and places & {(folder, name) for folder in fix.folders for name in fix.functions}
-    ]
-    return found[0] if len(found) == 1 else None
+    straddled = [fix for fix in known_fixes() if fix.is_in(before) is not fix.is_in(after)]
+    found = [fix for fix in straddled if fix.explains(cause)]
+    if len(found) != 1:
+        return None
+    (fix,) = found
+    right = after if fix.is_in(before) else before
+    folders = {folder for folder, _ in _places(cause)}
+    others = (o for o in known_fixes() if o.is_in(right) and folders.intersection(o.folders))
+    return Blamed(fix.is_in(before), fix, tuple(others))
 
 
 def _places(cause: Cause) -> Iterator[tuple[str, str]]:
-    """Yield the folder of transformers/models and the function of each place where a cause lies.
+    """Yield the folder of transformers/models and the function of the place where a cause lies.
 
     Of a mask, of positions and of keys, and of a call of code that models share, these are also the functions before
     it whose source differs.
     """
-    for each in filter(None, (cause, cause.beyond)):
-        sides = filter(None, (each.reference, each.candidate))
-        own = [place for side in sides for place in _place(side.source, side.function)]
-        yield from own
-        for diff in each.diffs if each.kind in GIVEN or not own else ():
-            for source in (diff.reference, diff.candidate):
-                yield from _place(source, diff.function)
+    sides = filter(None, (cause.reference, cause.candidate))
+    own = [place for side in sides for place in _place(side.source, side.function)]
+    yield from own
+    for diff in cause.diffs if cause.kind in GIVEN or not own else ():
+        for source in (diff.reference, diff.candidate):
+            yield from _place(source, diff.function)
 
 
 def _place(source: str, function: str) -> Iterator[tuple[str, str]]:

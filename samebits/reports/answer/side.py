@@ -289,9 +289,13 @@ def _by_known_fix(cell: CellResult, report: Report) -> Side:
     found = blamed(cell, version(reference, report), version(candidate, report))
     if found is None:
         return Side()
-    wrong, fix = reference if found.is_reference else candidate, found.fix
-    why = f"{_wrong(wrong, report)}: {fix.why} (mended in {fix.before}, {fix.name})"
-    return Side(wrong, (), why, fix.name)
+    sides = (reference, candidate) if found.is_reference else (candidate, reference)
+    also = [
+        f"{release(sides[1], report)} may be wrong in another way: {fix.in_words}"
+        for fix in found.others
+    ]
+    why = ". ".join([f"{_wrong(sides[0], report)}: {found.fix.in_words}", *also])
+    return Side(sides[0], (), why, found.fix.name)
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:
