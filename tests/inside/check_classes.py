@@ -271,6 +271,52 @@ def test_heads_of_an_encoder_decoder_and_of_images_are_run():
     assert "loss()" in found["AutoModelForImageClassification"]["numbers"], found
 
 
+class OtherEnd(transformers.T5ForQuestionAnswering):
+    """A head that takes the start of a span for its end."""
+
+    def forward(self, input_ids=None, start_positions=None, end_positions=None, **kwargs):
+        result = super().forward(
+            input_ids, start_positions=start_positions, end_positions=end_positions, **kwargs
+        )
+        result.end_logits = result.start_logits
+        return result
+
+
+class Swapped(transformers.T5ForQuestionAnswering):
+    """A head whose layer has its two sizes in the other order."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.qa_outputs = torch.nn.Linear(config.num_labels, config.hidden_size)
+
+
+def test_heads_of_t5_are_run_with_a_base_model_and_without_one():
+    config = transformers.T5Config(
+        vocab_size=40,
+        d_model=16,
+        d_kv=8,
+        d_ff=16,
+        num_layers=2,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
+    kwargs = IDS | {"decoder_input_ids": IDS["input_ids"]}
+    model = transformers.T5ForConditionalGeneration(config)
+    names = {name: each for name, each in globals().items() if name in {"OtherEnd", "Swapped"}}
+    found = loads(model, kwargs, names | {"twin": transformers.T5ForQuestionAnswering})
+    planted, twin = found["OtherEnd"], found["twin"]
+    assert planted["base_numbers"] == twin["base_numbers"], found
+    assert {name.partition(" ")[0] for name in twin["base_numbers"]} == {"encoder", "decoder"}
+    assert planted["numbers"]["end_logits(3, 9)"] != twin["numbers"]["end_logits(3, 9)"]
+    assert planted["numbers"]["start_logits(3, 9)"] == twin["numbers"]["start_logits(3, 9)"]
+    assert "loss()" in twin["numbers"]
+    assert "shapes cannot be multiplied" in found["Swapped"]["forward_raised"]
+    assert "forward_raised" not in twin
+    of_rows = loads(model, kwargs)["AutoModelForSequenceClassification"]
+    assert "loss()" in of_rows["numbers"], of_rows
+    assert of_rows["base_numbers"], of_rows
+
+
 class Narrow(transformers.BertForMaskedLM):
     """A model with a parameter of a dtype of its own, which only a release that plants it has."""
 

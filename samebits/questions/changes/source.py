@@ -251,9 +251,20 @@ def _of_function(prefix: str, node: Function, code: CodeType) -> Definition:
 
 def _facts(code: CodeType) -> tuple[object, ...]:
     """Return what a code object computes, without places and names of local variables."""
-    constants = tuple(_facts(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+    constants = tuple(map(_constant_fact, code.co_consts))
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return code.co_code, constants, code.co_names, parameters
+
+
+def _constant_fact(value: object) -> object:
+    """Return a constant of a code object; the order of a set is another one in each process."""
+    if isinstance(value, CodeType):
+        return _facts(value)
+    if isinstance(value, tuple):
+        return tuple(map(_constant_fact, value))
+    if isinstance(value, frozenset):
+        return "set", sorted(repr(_constant_fact(part)) for part in value)
+    return repr(value)
 
 
 def _names(code: CodeType) -> Iterator[str]:

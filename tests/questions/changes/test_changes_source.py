@@ -1,5 +1,9 @@
 """What counts as a change of a definition."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from samebits.questions.changes.source import read
@@ -94,6 +98,38 @@ def test_what_computes_otherwise_is_a_change_of_that_definition_alone(before, af
     )
     old, new = digests(BASE), digests(changed)
     assert {key for key in old if old[key] != new[key]} == {name}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_change"),
+    [
+        ("x in {0, 8}", "x in {8, 0}", False),  # both collide in the table of the set
+        ("x in {0, 8}", "x in {0, 16}", True),
+        ("x in (0, 8)", "x in (8, 0)", True),
+        ("x in {(0, 8), 1}", "x in {1, (0, 8)}", False),
+        ("x in {(0, 8), 1}", "x in {(8, 0), 1}", True),
+    ],
+)
+def test_a_set_has_no_order_and_a_tuple_has(before, after, is_change):
+    old, new = (digests(f"def f(x):\n    return {test}\n") for test in (before, after))
+    assert (old != new) == is_change
+
+
+@pytest.mark.processes
+def test_every_process_gives_a_definition_the_same_digest():
+    text = "def f(x):\n    return x in {'images', 'text', 'audio', 'videos'}\n"
+    code = f"from samebits.questions.changes.source import read\nprint(read({text.encode()!r}, 'm.py').definitions)"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.split("names")[0]
+        for seed in range(3)
+    }
+    assert len(printed) == 1
 
 
 def test_a_nested_function_and_a_decorated_one_are_found_by_their_first_lines():

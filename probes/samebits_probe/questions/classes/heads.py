@@ -28,6 +28,7 @@ _IGNORED = -100
 """The label that a loss leaves out."""
 _CHOOSES = "ForMultipleChoice"
 """Ends the names of heads whose rows are choices, of which the batch has one dimension more."""
+_HALVES = ("encoder", "decoder")
 _SAMPLES = 16
 """Values of an output that are kept, beside its norm."""
 
@@ -35,7 +36,7 @@ _SAMPLES = 16
 def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
     """Return samples of the outputs, by name and shape; of the base model alone as well, which the head rests on."""
     base = model.base_model
-    if kwargs is None or base is model:
+    if kwargs is None or (base is model and not (fresh and _has_halves(model))):
         return {}
     fill(model, fresh)
     try:
@@ -61,7 +62,30 @@ def _of_both(model: Any, base: Any, inputs: Facts, dtype: torch.dtype) -> Facts:
         first, again = (_samples(_forward(model, inputs)) for _ in range(2))
         if first != again:  # a forward that draws numbers, such as which patches it hides
             return {}
-        return {"base_numbers": _samples(base(**for_base)), "numbers": first}
+        of_base = _of_halves(model, inputs) if base is model else _of_base(base, for_base)
+        return {"base_numbers": of_base, "numbers": first}
+
+
+def _of_base(base: Any, inputs: Facts) -> dict[str, list[float]]:
+    """Return what the base model computes; T5's makes no ids for its decoder, as its heads do."""
+    with suppress(Exception):
+        return _samples(base(**inputs))
+    return _samples(base(**inputs, decoder_input_ids=inputs["input_ids"]))
+
+
+def _has_halves(model: Any) -> bool:
+    """Return True for a head that has encoder and decoder without a base model around them, as T5's for spans."""
+    return all(isinstance(getattr(model, name, None), torch.nn.Module) for name in _HALVES)
+
+
+def _of_halves(model: Any, inputs: Facts) -> dict[str, list[float]]:
+    ids, mask = inputs["input_ids"], inputs.get("attention_mask")
+    encoded = model.encoder(input_ids=ids, attention_mask=mask)
+    decoded = model.decoder(
+        input_ids=ids, encoder_hidden_states=encoded[0], encoder_attention_mask=mask
+    )
+    halves = zip(_HALVES, (encoded, decoded), strict=True)
+    return {f"{half} {n}": v for half, result in halves for n, v in _samples(result).items()}
 
 
 def fill(model: Any, fresh: list[str]) -> None:
