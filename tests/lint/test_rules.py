@@ -64,7 +64,16 @@ NEVER_WRITTEN = body(
     "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
 )
 
+TABLE = body(
+    "def __init__(self, config):\n    super().__init__(config)\n    self.longest = LONGEST\n"
+    "    self.register_buffer('t', torch.arange(config.n), persistent=False)\n    self.post_init()\n"
+    "def forward(self, x, n):\n    if n > self.longest:\n"
+    "        self.register_buffer('t', torch.arange(n), persistent=False)\n    return x * self.t[:n]"
+)
+"""A table that forward computes again for what is longer, as in the Llama of 2023 and its copies."""
+
 CASES = [
+    ("SB301", TABLE.replace("LONGEST", "config.n"), TABLE.replace("LONGEST", "0")),
     (
         "SB101",
         "from transformers.utils import LossKwargs\n",
