@@ -171,6 +171,12 @@ def _commit(folder: Path, revision: str) -> str:
         raise BumpError(msg)
     found = git.words(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not found:
+        if not git.words(folder, "rev-parse", "--git-dir"):
+            msg = f"{folder.absolute()} is in no repository of git, or git is not there: bump reads two commits"
+            raise BumpError(msg)
+        if not git.words(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
+            msg = "this repository has no commit yet: bump reads two of them"
+            raise BumpError(msg)
         msg = f"{shown(revision)} is no commit of this repository: {_FETCH}"
         raise BumpError(msg)
     return found[0]

@@ -20,7 +20,7 @@ from samebits.cli.report import publish_on_github, write_report
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.opening import shard_store
 from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix, run_on_cluster, run_shard
+from samebits.pipeline.run import merge_command, run_matrix, run_on_cluster, run_shard
 from samebits.reports.formats.registry import GITHUB
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
@@ -86,12 +86,11 @@ def _sharded(
     """
     record, problems = run_async(run_shard(order, environ, partial(choose, spoken=spoken)))
     store = shard_store(order)
-    merge = f"--store {store}" if order.store else f"{Path(store).parent}/*"
     ended = ", ".join(f"{count} {state}" for state, count in Counter(record.cells.values()).items())
     lines = [
         *problems,
         f"Shard {record.number}/{record.of}: {plural(len(record.cells), 'cell')} ({ended or 'none'}).",
-        f"Results: {store}. When all shards have ended: samebits merge {merge}",
+        f"Results: {store}. When all shards have ended: {merge_command(order, store)}",
     ]
     return 0, [spoken.log_line(line) for line in lines]
 

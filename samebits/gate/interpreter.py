@@ -186,6 +186,18 @@ def environment_of(installed: Installed, modules: Iterable[str] = ()) -> Environ
     )
 
 
+def imported_packages(installed: Installed, modules: Iterable[str]) -> list[str]:
+    """Return the packages of an index that a model's own code imports, and that transformers does not bring."""
+    by_name = {str(canonicalize_name(p.name)): p for p in installed.packages}
+    brought = _closure(ROOTS, by_name, installed.markers)
+    imported = set(modules)
+    return sorted(
+        name
+        for name, package in by_name.items()
+        if name not in brought and package.origin is None and imported & set(package.modules)
+    )
+
+
 def _closure(
     roots: Iterable[str], by_name: Mapping[str, Package], markers: Mapping[str, str]
 ) -> set[str]:

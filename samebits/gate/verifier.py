@@ -21,7 +21,14 @@ from samebits.compare.phases import failures
 from samebits.diagnose.alone import CellState, alone
 from samebits.gate import bench as benches
 from samebits.gate.history import changed_files, restored
-from samebits.gate.interpreter import ROOTS, Installed, environment_of, has_labels, pins
+from samebits.gate.interpreter import (
+    ROOTS,
+    Installed,
+    environment_of,
+    has_labels,
+    imported_packages,
+    pins,
+)
 from samebits.gate.lockfile import machine_key
 from samebits.gate.model import imported_modules, recorded_spec
 from samebits.gate.observations import count, mismatches, unobserved
@@ -151,7 +158,9 @@ class Verifier:
         files = recorded_files(spec, subject, self._bench)
         recorded = self._lock.environments[entry.environment]
         assert self.machine is not None
-        now = environment_of(self._installed, imported_modules(spec))
+        modules = imported_modules(spec)
+        now = environment_of(self._installed, modules)
+        packages = imported_packages(self._installed, modules)
         update = {
             "n_differ": len(differing),
             "first": differing[0] if differing else None,
@@ -159,7 +168,7 @@ class Verifier:
             "files": changed_files(entry.files, files) if entry.files else (),
             "other_machine": machine_key(self.machine) != entry.machine,
             "other_probes": self._bench.probes[:SHORT] != entry.probes,
-            "command": _command(entry, recorded, now),
+            "command": _command(entry, recorded, now, packages),
         }
         return _Current(
             entry, subject, runs, state, differing, files, known.model_copy(update=update)
@@ -293,7 +302,9 @@ def _rank(change: PackageChange) -> tuple[int, bool, str]:
     return root, None in (change.recorded, change.current), change.name
 
 
-def _command(entry: RecordedModel, recorded: Environment, now: Environment) -> str:
+def _command(
+    entry: RecordedModel, recorded: Environment, now: Environment, packages: Sequence[str]
+) -> str:
     """Return the command that compares both releases; '' if transformers is the same one."""
     releases = [environment.packages["transformers"] for environment in (recorded, now)]
     if releases[0] == releases[1]:
@@ -301,6 +312,8 @@ def _command(entry: RecordedModel, recorded: Environment, now: Environment) -> s
     model = entry.path or f"{entry.hub}@{entry.revision}"
     words = ["check", model, "--from", releases[0], "--to", releases[1]]
     words += ["--trust-remote-code"] if entry.trust_remote_code else []
+    # without a version: the one here may not fit the torch of the check's environments
+    words += [word for package in packages for word in ("--package", package)]
     return command_line(["samebits"], words)
 
 

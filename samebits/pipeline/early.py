@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from samebits.base.checkpoint import ADAPTER, json_of
+from samebits.base.checkpoint import ADAPTER, json_of, own_code
 from samebits.base.errors import SamebitsError, StackError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
@@ -168,6 +168,9 @@ def _unknown(
     # only a release newer than the table can know it
     newer = (stack for stack in stacks if not _is_covered(stack, releases))
     if not any(releases.may_know(stack, unknown) for stack in newer):
+        if config.get("auto_map") and not model.trust_remote_code:
+            yield _untrusted(path, shown(unknown), order)
+            return
         how = (
             "--package NAME --import MODULE (or --class MODULE:NAME)"
             if order.checks
@@ -178,6 +181,15 @@ def _unknown(
             f"{path}: no release of transformers knows {what}{separator} a package brings it, name "
             f"the package and the module that registers it: {how}"
         )
+
+
+def _untrusted(path: Path, unknown: str, order: Order) -> str:
+    """Return how code that comes with a model may run, as no release has a class for it."""
+    how = "add --trust-remote-code" if order.checks else "write trust_remote_code: true"
+    return (
+        f"{path}: no release of transformers knows {unknown}, and the model's own code may not run: "
+        f"{own_code(path.parent).places}. Read it (samebits lint {path.parent} names what breaks), then {how}"
+    )
 
 
 def _of_type(name: str, model_type: str, order: Order) -> str:

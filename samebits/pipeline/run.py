@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.base.version import VERSION
-from samebits.matrix.plan import command_line, shown_path
+from samebits.matrix.plan import DEFAULT_MATRIX, command_line, shown_path
 from samebits.pipeline import cluster, resources, shards
 from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
@@ -169,12 +169,28 @@ async def run_on_cluster(
     return order.model_copy(update={"store": store}), tuple(failures)
 
 
+def merge_command(order: Order, store: str) -> str:
+    """Return the command that merges the shards of which this order is one: it needs their options."""
+    typed = shown_path(order.matrix)
+    words = [] if typed == DEFAULT_MATRIX else ["--matrix", typed]
+    words += [*_filters(order), *order.repeated_words()]
+    places = ["--store", store] if order.store else []
+    merge = command_line(["samebits", "merge"], [*places, *words])
+    if order.store:
+        return merge
+    # the star is the shell's, so it is not quoted; before the options, of which --releases may take a word
+    return merge.replace("merge", f"merge {shlex.quote(str(Path(store).parent))}/*", 1)
+
+
 def _asked(order: Order) -> list[str]:
     """Return the options that decide which cells run, and how."""
+    fresh = ["--fresh"] if order.fresh else []
+    return [*_filters(order), *fresh, *order.repeated_words()]
+
+
+def _filters(order: Order) -> list[str]:
     filters = {name: ",".join(patterns) for name, patterns in order.selection if patterns}
-    words = [word for name, text in filters.items() for word in (f"--{name}", text)]
-    words += ["--fresh"] if order.fresh else []
-    return [*words, *order.repeated_words()]
+    return [word for name, text in filters.items() for word in (f"--{name}", text)]
 
 
 def _digest_or_empty(path: Path) -> str:

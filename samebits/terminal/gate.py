@@ -109,17 +109,28 @@ def change_lines(
     n_after = sum(map(len, after.signals.values()))
     if before is None:
         yield f"+ {name}: {_hashes(n_after)} of {some(after.signals, most=9)}"
+        yield from _raised(after)
         return
     changed = list(_changed_signals(before, after))
     if changed:
         yield f"~ {name}: {', '.join(changed)}"
+        yield from _raised(after)
         return
-    facts = ("environment", "machine", "probes", "files", "trust_remote_code", "path", "revision")
+    facts = (
+        *("environment", "machine", "probes", "files", "trust_remote_code", "path", "revision"),
+        "raised",
+    )
     moved = [fact for fact in facts if getattr(before, fact) != getattr(after, fact)]
     if moved:
         yield f"~ {name}: the same {_hashes(n_after)}; other {some(moved)}"
     else:
         yield f"= {name}: the same {_hashes(n_after)}"
+
+
+def _raised(model: RecordedModel) -> Iterator[str]:
+    """Yield the phases of which there are no hashes, as they raise: verify is content if they still do."""
+    for phase, type_ in model.raised.items():
+        yield f"  {phase}: no hashes, as it raises {type_}; the lock keeps that it does"
 
 
 def _changed_signals(before: RecordedModel, after: RecordedModel) -> Iterator[str]:

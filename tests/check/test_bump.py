@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -363,6 +364,17 @@ def test_a_broken_file_is_no_silence(tmp_path, monkeypatch):
     said = bump.write_bump(bump.Options())
     assert said[0] == "uv.lock cannot be read, so what it moves is not known."
     assert said[-3:] == ["moved=unknown", "run=false", "exit-code=3"]
+
+
+@pytest.mark.processes
+def test_a_folder_without_a_commit_names_no_depth(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(bump.BumpError, match="is in no repository of git"):
+        bump.write_bump(bump.Options())
+    subprocess.run(["git", "init", "-q"], check=True)
+    with pytest.raises(bump.BumpError, match="has no commit yet"):
+        bump.write_bump(bump.Options())
 
 
 @pytest.mark.processes

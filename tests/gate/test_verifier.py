@@ -9,7 +9,7 @@ import pytest
 from samebits.base.errors import StackError
 from samebits.gate import bench as benches
 from samebits.gate import verifier as module
-from samebits.gate.interpreter import environment_of
+from samebits.gate.interpreter import Package, environment_of
 from samebits.gate.lockfile import environment_key, machine_key
 from samebits.gate.observations import hashes
 from samebits.gate.verifier import Verifier
@@ -188,6 +188,18 @@ def test_other_bytes_are_judged_against_the_recorded_packages_on_this_machine(wo
     assert "transformers==4.57.6" in lock.splitlines()
     assert python == "3.11"
     assert result.command == "samebits check tiny --from 4.57.6 --to 5.2.0"
+
+
+def test_the_command_names_the_packages_that_the_models_code_imports(world):
+    own = Package(name="xformers", version="1", modules=("xformers",))
+    unused = Package(name="einops", version="1", modules=("einops",))
+    world.was = installed(own, unused)
+    now = installed_newer()
+    world.now = now.model_copy(update={"packages": (*now.packages, own, unused)})
+    world.current, world.entry = moved(world.memory), {"trust_remote_code": True}
+    world.files = {"modeling.py": "import torch\nfrom xformers import ops\n"}
+    command = "samebits check tiny --from 4.57.6 --to 5.2.0 --trust-remote-code --package xformers"
+    assert world.verify().command == command
 
 
 def test_what_differs_in_padding_alone_is_identical(world):

@@ -64,7 +64,16 @@ NEVER_WRITTEN = body(
     "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
 )
 
+TABLE = body(
+    "def __init__(self, config):\n    super().__init__(config)\n    self.longest = LONGEST\n"
+    "    self.register_buffer('t', torch.arange(config.n), persistent=False)\n    self.post_init()\n"
+    "def forward(self, x, n):\n    if n > self.longest:\n"
+    "        self.register_buffer('t', torch.arange(n), persistent=False)\n    return x * self.t[:n]"
+)
+"""A table that forward computes again for what is longer, as in the Llama of 2023 and its copies."""
+
 CASES = [
+    ("SB301", TABLE.replace("LONGEST", "config.n"), TABLE.replace("LONGEST", "0")),
     (
         "SB101",
         "from transformers.utils import LossKwargs\n",
@@ -966,6 +975,28 @@ def test_every_rule_has_a_planted_line():
 def test_a_comment_ignores(tmp_path, comment, hidden):
     text = f"from transformers.utils import LossKwargs  {comment}\n"
     assert (problems_of(tmp_path, text) == []) == hidden
+
+
+def test_what_a_head_needs_without_a_method_of_its_own_is_said(tmp_path):
+    method = (
+        "    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kw):\n"
+        "        if past_key_values is not None:\n            input_ids = input_ids[:, -1:]\n"
+        "        position_ids = kw.get('position_ids')\n"
+        "        return {'input_ids': input_ids, 'position_ids': position_ids}\n"
+    )
+    takes = "    def forward(self, input_ids, position_ids=None{}):\n        pass\n"
+    bare = f"{HEAD}class MForCausalLM(PreTrainedModel):\n{takes.format('')}{method}"
+    whole = bare.replace("(PreTrainedModel)", "(PreTrainedModel, GenerationMixin)")
+    whole = whole.replace("=None):", "=None, cache_position=None):", 1)
+
+    def remedy(text):
+        found = [p for p in problems_of(tmp_path, text) if p.code == "SB805"]
+        return found[0].remedy
+
+    assert "GenerationMixin" in remedy(bare)
+    assert "cache_position=None" in remedy(bare)
+    whole = f"from transformers import GenerationMixin\n{whole}"
+    assert remedy(whole).endswith("in every case, or delete the method")
 
 
 def test_files_of_a_folder_know_each_other(tmp_path):

@@ -227,8 +227,20 @@ def test_a_class_from_elsewhere_is_not_looked_up(tmp_path):
     checkpoint(tmp_path / "m", config, weights=())
     assert faults(tmp_path, "{path: m, trust_remote_code: true}") is None
     assert "it has no model_type" in faults(tmp_path)
+    checkpoint(tmp_path / "m", config | {"model_type": "baichuan"}, weights=())
+    assert faults(tmp_path, "{path: m, trust_remote_code: true}") is None
     package = "{path: m, packages: my-models, import: my_models}"
     assert faults(tmp_path, package) is None
+
+
+def test_code_that_may_not_run_is_no_unknown_type(tmp_path):
+    config = {"auto_map": {"AutoModel": "m.M"}, "architectures": ["M"], "model_type": "baichuan"}
+    checkpoint(tmp_path / "m", config)
+    text = faults(tmp_path, checks=False)
+    assert "auto_map in config.json (m.M)" in text
+    assert text.endswith("then write trust_remote_code: true")
+    assert "--import" not in text
+    assert faults(tmp_path).endswith("then add --trust-remote-code")
 
 
 def test_a_model_of_a_newer_release_is_left_to_the_run(tmp_path):

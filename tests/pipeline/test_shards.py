@@ -13,7 +13,9 @@ from samebits.cli import run as run_command
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
 from samebits.pipeline import shards
+from samebits.pipeline.opening import shard_store
 from samebits.pipeline.order import Order
+from samebits.pipeline.run import merge_command
 from samebits.records.shard import ShardRecord
 from samebits.storage.shared import SharedStore
 from samebits.storage.sharing import Sharing
@@ -42,6 +44,22 @@ def test_every_cell_is_in_exactly_one_shard(of):
 
 def test_a_shard_has_few_stacks():
     assert [shards.part(PLAN, number, 3).stacks for number in (1, 2, 3)] == [(s,) for s in STACKS]
+
+
+def test_the_merge_is_given_the_options_of_the_shards():
+    order = Order(matrix="matrix.yaml", shard=(1, 2))
+    assert merge_command(order, shard_store(order)) == "samebits merge shards/*"
+    order = Order(
+        matrix="my models/team.yaml",
+        shard=(1, 2),
+        selection=Selection(models=("a", "b-*")),
+        level="quick",
+    )
+    words = "--matrix 'my models/team.yaml' --models 'a,b-*' --quick"
+    said = merge_command(order, shard_store(order))
+    assert said == f"samebits merge 'my models/shards'/* {words}"
+    order = order.model_copy(update={"store": "s3://bucket"})
+    assert merge_command(order, "s3://bucket") == f"samebits merge --store s3://bucket {words}"
 
 
 RUN = """

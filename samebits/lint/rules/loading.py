@@ -152,6 +152,7 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
                 method not in constructor
                 and _writes(node, name)
                 and not _tests_values(method, node)
+                and not _past_the_table(constructor, method, node)
             ):
                 return True
             if _writes_through(entry, constructor, node, name) and not _only_longer(method, node):
@@ -204,6 +205,35 @@ def _tests_values(method: Function, write: ast.AST) -> bool:
         for test in tests
         for n in ast.walk(test)
     )
+
+
+def _past_the_table(constructor: list[Function], method: Function, write: ast.AST) -> bool:
+    """Return True if the write is made only for sequences longer than those that __init__ computed."""
+    return any(
+        _is_longer(constructor, n.test)
+        for n in ast.walk(method)
+        if isinstance(n, ast.If) and any(write in ast.walk(child) for child in n.body)
+    )
+
+
+def _is_longer(constructor: list[Function], test: ast.expr) -> bool:
+    """Return True for ``length > self.ATTRIBUTE`` where the constructor sets it to no literal such as 0."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    sides = {ast.Gt: test.comparators[0], ast.Lt: test.left}
+    limit = own_attribute(sides.get(type(test.ops[0]), test))
+    values = [
+        node.value
+        for method in constructor
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign) and limit in map(own_attribute, node.targets)
+    ]
+    return bool(limit and values) and not any(map(_is_literal, values))
+
+
+def _is_literal(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
 
 
 def _filled_by_library(project: Project, entry: Class) -> bool:

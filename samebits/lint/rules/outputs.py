@@ -148,10 +148,30 @@ def _positions(project: Project) -> Iterator[Problem]:
             "generate() passes the positions of the whole text, and this method does not cut them to "
             "the tokens that are fed: RuntimeError about sizes",
             since("5.3"),
-            "delete the method, or cut position_ids[:, -input_ids.shape[1] :] in every case",
+            "cut position_ids[:, -input_ids.shape[1] :] in every case, or delete the method"
+            + _without_method(project, entry),
         )
 
 
+def _without_method(project: Project, entry: Class) -> str:
+    """Return what else a class needs to generate without a ``prepare_inputs_for_generation`` of its own."""
+    needs = []
+    classes, outside = project.family(entry)
+    mixed = any(name.rpartition(".")[2] == "GenerationMixin" for name in outside)
+    if project.only_base_model(entry, of_models=True) and not mixed:
+        # the auto classes add it only to a class that has the method
+        needs.append("derive the head from GenerationMixin")
+    forward = next(filter(None, (c.method("forward") for c in classes)), None)
+    if forward is not None and forward.args.kwarg is None and not _takes(forward, _OWN_POSITIONS):
+        needs.append(f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3")
+    return "".join(f", and {need}" for need in needs)
+
+
+_OWN_POSITIONS = "cache_position"
+
+
+def _takes(method: Function, name: str) -> bool:
+    return name in {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
 _BETWEEN_STEPS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
 _MASK = "attention_mask"
 
