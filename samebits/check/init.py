@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from samebits.base.errors import SamebitsError
+from samebits.base.ignored import keep_from_git
 from samebits.base.options import Option
 from samebits.check.model import NamedModel, read_folder, read_model
 from samebits.check.releases import NEWEST, USUAL, age, minor_of
@@ -81,6 +82,7 @@ def write_files(options: Options) -> list[str]:
     replace(
         Path(SCHEMA), files("samebits").joinpath("schemas/matrix.schema.json").read_text("utf-8")
     )
+    keep_from_git(Path(SCHEMA).parent)
     if not has_nox:
         replace(NOXFILE, NOX_TEXT)
     return list(_lines(entries, stacks, has_nox=has_nox))

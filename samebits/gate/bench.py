@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from samebits.base.digests import machine_fingerprint
+from samebits.base.ignored import keep_from_git
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.deciding import with_deciding
@@ -100,6 +101,7 @@ class Bench:
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.root = root
+        keep_from_git(root)
         self.store = Store(root)
         self._installer = Installer(environ, run=run or Commands(), say=say)
         self.builder = StackBuilder(root, self._installer, stacks=stacks_folder(root, environ))

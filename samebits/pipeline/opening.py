@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.base.errors import shown
 from samebits.base.filestate import Dependencies
+from samebits.base.ignored import keep_from_git
 from samebits.base.redaction import Redaction
 from samebits.matrix import load, releases
 from samebits.matrix.added import with_added_packages
@@ -49,6 +50,7 @@ async def opened(
     if order.reports is not None and order.shard is None:
         owned.check(order.reports, part, order.formats)
     objects = _opened_stores(order)
+    keep_from_git(order.work_folder)
     store = Store(order.work_folder)
     shown_progress = progress(len(part.cells))
     sharing = _sharing(order, objects, environ, shown_progress.note)

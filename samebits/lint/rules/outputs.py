@@ -163,7 +163,9 @@ def _without_method(project: Project, entry: Class) -> str:
         needs.append("derive the head from GenerationMixin")
     forward = next(filter(None, (c.method("forward") for c in classes)), None)
     if forward is not None and forward.args.kwarg is None and not _takes(forward, _OWN_POSITIONS):
-        needs.append(f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3")
+        needs.append(
+            f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3"
+        )
     return "".join(f", and {need}" for need in needs)
 
 
@@ -172,6 +174,8 @@ _OWN_POSITIONS = "cache_position"
 
 def _takes(method: Function, name: str) -> bool:
     return name in {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
+
+
 _BETWEEN_STEPS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
 _MASK = "attention_mask"
 
