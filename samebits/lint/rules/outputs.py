@@ -162,7 +162,11 @@ def _without_method(project: Project, entry: Class) -> str:
         # the auto classes add it only to a class that has the method
         needs.append("derive the head from GenerationMixin")
     forward = next(filter(None, (c.method("forward") for c in classes)), None)
-    if forward is not None and forward.args.kwarg is None and not _takes(forward, _OWN_POSITIONS):
+    if (
+        isinstance(forward, Function)
+        and forward.args.kwarg is None
+        and not _takes(forward, _OWN_POSITIONS)
+    ):
         needs.append(
             f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3"
         )
