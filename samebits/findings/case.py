@@ -145,6 +145,14 @@ class Case:
         """Return the outcome of a signal's comparison; None if it was not compared."""
         return next((s.outcome for s in self.signals if s.signal == signal), None)
 
+    def moves(self, signal: Signal) -> bool:
+        """Return True if a signal differs, and the ladder does not show that all of it is rounding."""
+        if self.outcome(signal) != "differs":
+            return False
+        steps = self.ladder.steps if self.ladder is not None else ()
+        kinds = {step.kind for step in steps if step.signal == signal}
+        return not kinds or not kinds <= {"same", "rounding"}
+
     def first(self) -> Signal | None:
         """Return the first signal that differs and counts for the verdict."""
         not_judged = ("load", "config", "attention.kernel")

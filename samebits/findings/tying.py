@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import STORED
+from samebits.compare.weights import is_loaded
 from samebits.findings.case import Case, weights_of
 from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, WeightFacts
 
 
+_ONE_NAME = (
+    "config.json asks for no tied embeddings, and this release then ties nothing: "
+    "the state_dict that was saved has one of the two names"
+)
 _NO_KEYS = "'list' object has no attribute 'keys'"
 
 
@@ -80,18 +85,33 @@ def _untied(case: Case) -> Iterator[Sighting]:
                 )
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
                 separate = f"here it is a separate tensor, {weights[alias].origin}"
-                lines = (shared, separate, same_bytes, *_missing(case))
+                lacks = _missing(case, is_loaded(weights[name]) and is_loaded(weights[alias]))
+                lines = (shared, separate, same_bytes, *lacks)
                 yield Sighting(alias, tuple(filter(None, lines)))
 
 
-def _missing(case: Case) -> Iterator[str]:
-    """Yield which of the two things that 5.x needs for a tie the model lacks, as far as its files show it."""
+def _missing(case: Case, has_both: bool) -> Iterator[str]:
+    """Yield which of the two things that 5.x needs for a tie the model lacks, as far as its files show it.
+
+    A class of 4.x may tie a bias by itself. A config.json that wants embeddings apart is then no mistake: the one
+    that ties them would change what 4.x loads.
+    """
+    if _are_apart(case.capture):
+        if not has_both:
+            yield _ONE_NAME
+        return
     kinds = [fact.attributes.get("_tied_weights_keys") for fact in case.classes]
     if case.classes and "dict" not in kinds:
         yield "no class of the model declares _tied_weights_keys as a dict"
     config = case.capture.signals.config
     if config is not None and config.get("tie_word_embeddings") is not True:
         yield "the config, as this release loads it, does not say tie_word_embeddings=true"
+
+
+def _are_apart(capture: Capture) -> bool:
+    """Return True if config.json states that embeddings are not tied."""
+    field = (capture.signals.config_use or {}).get("tie_word_embeddings")
+    return field is not None and field.written is False
 
 
 def _are_stored(names: set[str], *weights: WeightFacts) -> bool:

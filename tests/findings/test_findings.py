@@ -27,7 +27,7 @@ from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ids import Variant, Verdict
-from samebits.records.ladder import Decider, Ladder
+from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import Draw, LeftBehind, StateSignal
@@ -612,6 +612,20 @@ def test_a_parameter_of_the_file_that_one_side_has_no_place_for_is_not_loaded():
     assert of(lost, dropped("4.57", holds=True, kind="buffer")) == []
 
 
+@pytest.mark.parametrize("kind", ["rounding", "same", "undecided", "diverged"])
+def test_a_parameter_that_nothing_reads_may_go_while_another_change_rounds(kind):
+    """A bias of bert-generation, which 4.57 has no place for, beside attention by SDPA."""
+    kept, lost = dropped("5.x", holds=True), dropped("4.57", holds=False)
+    step = LadderStep(
+        signal="logits", subject=Subject(prompt="short"), own=1e-6, float32=1e-6, float64=1e-15, kind=kind
+    )
+    judged = Ladder(kind="diverged", rule="stored constant", reason="", steps=(step,))
+    signals = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
+    found = findings(Case(kept, lost, ladder=judged, signals=signals))
+    expected = ["SB308"] if kind in ("undecided", "diverged") else []
+    assert [f.code for f in found] == expected
+
+
 def test_a_tie_that_moved_to_another_tensor_is_a_finding():
     """https://github.com/huggingface/transformers/issues/48154."""
 
@@ -680,6 +694,23 @@ def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
     else:
         assert ("_tied_weights_keys" in remedy) is (kind != "dict")
         assert ("config.json" in remedy) is not tie
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_tie_is_not_to_be_stated_where_config_json_wants_embeddings_apart(stated):
+    """The bias of xlm-roberta's head: with tie_word_embeddings=true 4.57 would tie its embeddings."""
+    made = tied("5.x", together=False)
+    facts = {
+        "config": {"tie_word_embeddings": False},
+        "config_use": {"tie_word_embeddings": ConfigField(written=False)} if stated else {},
+    }
+    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
+    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
+    (text,) = texts(["SB404"])
+    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    assert ("tie_word_embeddings=true" in remedy) is not stated
+    assert ("under both names" in remedy) is stated
 
 
 def rotary(stack, max_ulp, *, written="all", dtype=np.float32, rope_type="default"):
