@@ -617,7 +617,12 @@ def test_a_parameter_that_nothing_reads_may_go_while_another_change_rounds(kind)
     """A bias of bert-generation, which 4.57 has no place for, beside attention by SDPA."""
     kept, lost = dropped("5.x", holds=True), dropped("4.57", holds=False)
     step = LadderStep(
-        signal="logits", subject=Subject(prompt="short"), own=1e-6, float32=1e-6, float64=1e-15, kind=kind
+        signal="logits",
+        subject=Subject(prompt="short"),
+        own=1e-6,
+        float32=1e-6,
+        float64=1e-15,
+        kind=kind,
     )
     judged = Ladder(kind="diverged", rule="stored constant", reason="", steps=(step,))
     signals = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
