@@ -462,7 +462,10 @@ def _only_ref(carriers: list[Carrier]) -> TensorRef | None:
 
 
 def _only_whole(carriers: list[Carrier]) -> TensorRef | None:
-    return _only_ref(carriers) if all(carrier.is_whole for carrier in carriers) else None
+    """Return the bytes that all carriers hold: layers that start alike, such as those of mamba, are one tensor."""
+    refs = {carrier.facts.ref.hash for carrier in carriers}
+    is_one = len(refs) == 1 and all(carrier.is_whole for carrier in carriers)
+    return carriers[0].facts.ref if is_one else None
 
 
 def _carrier_texts(carriers: list[Carrier]) -> list[str]:

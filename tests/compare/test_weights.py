@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from samebits.compare.signals import changes, compare
 from samebits.compare.slices import coverage, same_part
 from samebits.compare.weights import constant
+from samebits.ladder.constants import constants
 from tests.support.builders import buffer, sound, values, weight, weights_signal
 
 Q, K = values(4, 6, seed=1), values(2, 6, seed=2)
@@ -114,6 +115,20 @@ def test_another_dtype(memory):
         "e": weight(memory, E, "e"),
     }
     assert judged(memory, separate(memory), other).n_differ == 2
+
+
+def test_layers_of_equal_bytes_in_another_dtype_are_compared_by_value(memory):
+    """A_log of falcon_mamba, which 4.57.6 loads in float32: the numbers of the file, in each layer the same."""
+
+    def layers(array):
+        return {f"{i}.a": weight(memory, array, f"{i}.a", stored=True) for i in range(3)}
+
+    half = Q.astype(np.float16)
+    for finer, kind in ((half.astype(np.float32), "cast"), (half + np.float32(1), "changed")):
+        found = judged(memory, layers(half), layers(finer))
+        assert (found.outcome, found.n_differ) == ("differs", 1)
+        (constant_,) = constants([found], memory)
+        assert constant_.kind == kind
 
 
 def test_a_second_copy_in_another_dtype(memory):
