@@ -27,7 +27,11 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
             if not _of_release(finding):
                 continue
             stack_finding = by_code.get(finding.code) or StackFinding(
-                code=finding.code, where=finding.where, evidence=finding.evidence, models=()
+                code=finding.code,
+                where=finding.where,
+                evidence=finding.evidence,
+                models=(),
+                raises=finding.raises,
             )
             models = tuple(dict.fromkeys((*stack_finding.models, model)))
             by_code[finding.code] = stack_finding.model_copy(update={"models": models})

@@ -90,6 +90,8 @@ class StackFinding(Record):
     """The observations for the first model, one line each."""
     models: tuple[str, ...]
     """All models with this finding."""
+    raises: str = ""
+    """The stack that raises, if it is about a use that answers on the other side."""
 
 
 class Step(Record):

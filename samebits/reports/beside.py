@@ -14,7 +14,7 @@ from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding, RuleText
+    from samebits.records.finding import Finding, RuleText, StackFinding
     from samebits.records.report import Report
 
 Since = Literal["changed", "repaired", "alike"]
@@ -70,13 +70,25 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
 
 
 def of_releases(report: Report) -> list[tuple[RuleText, tuple[str, ...]]]:
-    """Return the silent defects of a release, with the stacks in which a model shows them."""
+    """Return the silent defects of a release and the uses that raise in it, with the stacks in which a model shows them."""
+    silent = {text.code for text in report.rules if text.kind == "silent"}
     shown: dict[str, list[str]] = {}
     for stack in report.stacks:
         for finding in stack.findings:
-            shown.setdefault(finding.code, []).append(stack.id)
-    silent = (text for text in report.rules if text.kind == "silent" and text.code in shown)
-    return [(text, tuple(shown[text.code])) for text in silent]
+            if finding.code in silent or finding.raises == stack.id:
+                shown.setdefault(finding.code, []).append(stack.id)
+    return [(text, tuple(shown[text.code])) for text in report.rules if text.code in shown]
+
+
+def raising_uses(report: Report) -> list[tuple[RuleText, StackFinding]]:
+    """Return the uses of a model that raise in a candidate and work in the reference."""
+    texts = {text.code: text for text in report.rules}
+    return [
+        (texts[finding.code], finding)
+        for stack in report.stacks
+        for finding in stack.findings
+        if finding.raises == stack.id and finding.code in texts
+    ]
 
 
 def limits_beside(report: Report) -> Iterator[str]:
@@ -86,22 +98,24 @@ def limits_beside(report: Report) -> Iterator[str]:
     """
     changed = [defect for defect in defects(report) if defect.since == "changed"]
     codes = {defect.text.code for defect in changed}
+    of_cells = (finding for cell in report.cells for finding in cell.findings)
     raising = [
-        finding
-        for cell in report.cells
-        for finding in cell.findings
-        if finding.code in codes and finding.raises
+        *((f.code, f.raises) for f in of_cells if f.code in codes and f.raises),
+        *((finding.code, finding.raises) for _, finding in raising_uses(report)),
     ]
+    loud = {code for code, _ in raising}
+    # rules of processors, for example, look at one side at a time and name no stack
+    crashes = [d for d in changed if d.text.kind == "crash" and d.text.code not in loud]
+    raising += [(defect.text.code, stack) for defect in crashes for stack in defect.stacks]
     if raising:
         words = (
             "a check beside the verdict raises"
             if len(raising) == 1
             else "checks beside the verdict raise"
         )
-        stacks = dict.fromkeys(finding.raises for finding in raising)
+        stacks = dict.fromkeys(stack for _, stack in raising)
         where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
-        yield f"{words} {where} ({', '.join(dict.fromkeys(f.code for f in raising))})"
-    loud = {finding.code for finding in raising}
+        yield f"{words} {where} ({', '.join(dict.fromkeys(code for code, _ in raising))})"
     silent = [d.text.code for d in changed if d.text.kind == "silent" and d.text.code not in loud]
     if silent:
         yield f"silent findings beside the verdict ({', '.join(silent)})"

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.findings.rule import COMPUTED
+from samebits.findings.rulebook import plain_title
 from samebits.questions.registry import codes_explaining
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
 from samebits.reports.answer.releases import distinct
-from samebits.reports.beside import defects
+from samebits.reports.beside import defects, raising_uses
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice, explaining_codes
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -317,6 +318,8 @@ def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
         yield f"Beside the verdict: {_heading(defect, places)}"
     if changed[MAX_BESIDE:]:
         yield f"Beside the verdict, too: {_codes(changed[MAX_BESIDE:])} (the report has them)"
+    for text, finding in raising_uses(report):
+        yield f"Beside the verdict: {plain_title(text)} ({finding.where})"
     if alike:
         yield f"In every release alike: {_named(alike, places)}"
     if repaired:

@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from samebits.reports.document import render
 from samebits.reports.html.addresses import HOME
 from samebits.reports.html.site import folder
 from samebits.reports.sections.in_brief import beside_the_verdict
+from samebits.terminal.screen import screen
 from tests.support.sample_report import NEVER_WRITTEN, cell, renamed, row, sample_report
 
 VARIANT = Variant(dtype="float32", attention="default")
@@ -141,6 +143,45 @@ def test_silent_defects_of_a_release_that_the_model_shows_are_named():
     shown_here = "Of the release, and shown with this model: SB2 name of SB2 (4.57, 5.23)."
     section = f"## Beside the verdict\n\n{shown_here} Remedies: [findings](findings.md)."
     assert beside_the_verdict(report) == section
+
+
+def with_use(raises):
+    """Return a report whose newest release has a use that works on one side only."""
+    report = shown()
+    found = StackFinding(
+        code="SB1", where="generate(num_beams=2)", evidence=(), models=("tiny",), raises=raises
+    )
+    stacks = [
+        stack.model_copy(update={"findings": (found,) if stack.id == STACKS[-1] else ()})
+        for stack in report.stacks
+    ]
+    rules = tuple(rule.model_copy(update={"scope": "release"}) for rule in RULES)
+    return report.model_copy(update={"rules": rules, "stacks": tuple(stacks)})
+
+
+def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks():
+    report = with_use("5.23")
+    limit = "a check beside the verdict raises in 5.23 only (SB1)"
+    line = "Beside the verdict: SB1 name of SB1 (generate(num_beams=2))"
+    assert result(report).endswith(limit)
+    assert line in screen(report, [Path("report.md")], {})
+    assert "and shown with this model: SB1 name of SB1 (5.23)." in beside_the_verdict(report)
+    assert strictly(report, changes=False, findings=True).reasons == (limit,)
+
+
+def test_a_use_that_raises_in_the_reference_alone_is_not():
+    report = with_use("4.48")
+    assert "beside the verdict" not in result(report)
+    assert not [line for line in screen(report, [Path("report.md")], {}) if "Beside" in line]
+    assert not beside_the_verdict(report)
+    assert strictly(report, changes=False, findings=True).exit_code == 0
+
+
+def test_what_raises_in_a_candidate_alone_counts_where_its_finding_names_no_stack():
+    report = shown(s5_23="SB1")  # such as SB837, a processor that does not load
+    assert result(report).endswith("a check beside the verdict raises in 5.23 only (SB1)")
+    for alike in (shown(s4_48="SB1", s4_57="SB1", s5_23="SB1"), shown(s4_48="SB1")):
+        assert "raise" not in result(alike)
 
 
 def test_a_report_without_defects_has_no_such_section():
