@@ -151,8 +151,8 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
         return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
     faulty = f"{release(stacks[0], report)} {verb}"
-    if cell.judged is Verdict.UNSTABLE and len(group) > 1:
-        faulty = f"{listed([*group], report)} are wrong"
+    if cell.judged in (Verdict.UNSTABLE, Verdict.FAILED) and len(group) > 1:
+        faulty = f"{listed([*group], report)} {'raise' if verb == 'raises' else 'are wrong'}"
     return Side(stacks[0], codes, f"{faulty}: {name} ({found})")
 
 
