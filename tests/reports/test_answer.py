@@ -178,15 +178,24 @@ def test_an_exception_stands_behind_what_is_unstable():
     assert answer(one(named)).change == f"{change} (SB104)"
 
 
-def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():
+@pytest.mark.parametrize(
+    ("verdict", "code", "several", "single"),
+    [
+        (Verdict.UNSTABLE, "SB301", "are wrong", "is wrong"),
+        (Verdict.FAILED, "SB318", "raise", "raises"),
+    ],
+)
+def test_every_release_that_fails_in_the_same_way_is_named(verdict, code, several, single):
     cells = [
-        of(stack, Verdict.UNSTABLE).model_copy(
-            update={"explained_by": (Explanation(code="SB301", where="w", stack=stack),)}
+        of(stack, verdict).model_copy(
+            update={"explained_by": (Explanation(code=code, where="w", stack=stack),)}
         )
         for stack in ("5.0", NEW)
     ]
-    assert answer(one(*cells)).side.why.startswith("5.0, 5.23 are wrong: ")
-    assert answer(one(cells[0])).side.why.startswith("5.0 is wrong: ")
+    kind = "crash" if verdict is Verdict.FAILED else "silent"
+    rules = (NEVER_WRITTEN.model_copy(update={"code": code, "kind": kind}),)
+    assert answer(one(*cells, rules=rules)).side.why.startswith(f"5.0, 5.23 {several}: ")
+    assert answer(one(cells[0], rules=rules)).side.why.startswith(f"5.0 {single}: ")
 
 
 def test_draws_of_transformers_own_code_accuse_nobody():
@@ -798,7 +807,7 @@ def test_what_raises_beside_wrong_numbers_hides_neither_cause_nor_side():
 
     assert of_stack(NEW).side.wrong == NEW
     assert of_stack(NEW).side.why.startswith(
-        f"{NEW} raises, {OLD} runs. {NEW} is wrong: embeddings"
+        f"{NEW} raises, {OLD} runs. {NEW} is wrong: tensors"
     )
     assert (of_stack(OLD).side.wrong, of_stack(OLD).side.codes) == ("", ("SB404",))
 

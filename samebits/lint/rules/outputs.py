@@ -161,12 +161,8 @@ def _without_method(project: Project, entry: Class) -> str:
     if project.only_base_model(entry, of_models=True) and not mixed:
         # the auto classes add it only to a class that has the method
         needs.append("derive the head from GenerationMixin")
-    forward = next(filter(None, (c.method("forward") for c in classes)), None)
-    if (
-        isinstance(forward, Function)
-        and forward.args.kwarg is None
-        and not _takes(forward, _OWN_POSITIONS)
-    ):
+    forward = next((found for c in classes if (found := c.method("forward")) is not None), None)
+    if forward is not None and forward.args.kwarg is None and not _takes(forward, _OWN_POSITIONS):
         needs.append(
             f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3"
         )

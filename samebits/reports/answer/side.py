@@ -153,8 +153,9 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
         return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
     faulty = f"{release(stacks[0], report)} {verb}"
-    if cell.judged is Verdict.UNSTABLE and len(group) > 1:
-        faulty = f"{listed([*group], report)} are wrong"
+    is_alike = cell.judged in (Verdict.UNSTABLE, Verdict.FAILED) and stacks[0] in group
+    if is_alike and len(group) > 1:
+        faulty = f"{listed([*group], report)} {'raise' if verb == 'raises' else 'are wrong'}"
     return Side(stacks[0], codes, f"{faulty}: {name} ({found})")
 
 
