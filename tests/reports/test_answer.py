@@ -806,9 +806,7 @@ def test_what_raises_beside_wrong_numbers_hides_neither_cause_nor_side():
         )
 
     assert of_stack(NEW).side.wrong == NEW
-    assert of_stack(NEW).side.why.startswith(
-        f"{NEW} raises, {OLD} runs. {NEW} is wrong: tensors"
-    )
+    assert of_stack(NEW).side.why.startswith(f"{NEW} raises, {OLD} runs. {NEW} is wrong: tensors")
     assert (of_stack(OLD).side.wrong, of_stack(OLD).side.codes) == ("", ("SB404",))
 
 
