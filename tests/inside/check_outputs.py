@@ -110,6 +110,16 @@ def test_the_logits_are_those_of_that_name_else_the_first_outer_tensor():
     assert outputs.logits_of({"loss": None}) is None
 
 
+def test_logits_of_two_kinds_of_input_are_the_same_one_in_whatever_order_they_are_returned():
+    images, texts, videos = t(1, 2), t(2, 1), t(1, 3)
+    clip = {"loss": None, "logits_per_image": images, "logits_per_text": texts}
+    assert outputs.logits_of(clip) is images
+    for names in (("video", "text"), ("text", "video")):
+        both = {"video": videos, "text": texts}
+        result = {f"logits_per_{name}": both[name] for name in names}
+        assert outputs.logits_of(result) is texts
+
+
 def test_a_tensor_under_two_names_is_hashed_once():
     x, hashed, compute = t(2), [], outputs.hash_or_none
     outputs.hash_or_none = lambda tensor: hashed.append(tensor) or compute(tensor)

@@ -21,6 +21,7 @@ CACHES = frozenset({"cache", "past_key_values", "past_buckets_states", "cache_pa
 """Names under which the library's models return a cache."""
 _RECURRENT = "state"
 """Name of rwkv's states, which are a list; a tensor of that name is an output like any other."""
+_PER_KIND = "logits_per_"
 _MAX_DEPTH = 8
 _NO_OUTPUT = (torch.nn.Module, type, FunctionType, MethodType, ModuleType, str, bytes)
 
@@ -66,7 +67,15 @@ def usual_logits_of(result: Any) -> torch.Tensor | None:
     if isinstance(logits, torch.Tensor):
         return logits
     walked = list(_walk(result, (), set()))
+    # a release may return those of two kinds of input in another order, as X-CLIP's of videos and texts
+    of_kinds = {path[0]: tensor for path, tensor in walked if _is_per_kind(path)}
+    if of_kinds:
+        return of_kinds[min(of_kinds, key=str)]
     return min(walked, key=lambda entry: len(entry[0]) > 1)[1] if walked else None
+
+
+def _is_per_kind(path: Path) -> bool:
+    return len(path) == 1 and str(path[0]).startswith(_PER_KIND)
 
 
 def without_logits(result: Any) -> dict[str, torch.Tensor]:
