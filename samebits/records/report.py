@@ -32,7 +32,7 @@ SCHEMA_VERSION: Literal[24] = 24
 # 21: programs of torch.export and torch.jit.trace.
 # 22: all exceptions of a cell that count; which prompts a finding may explain.
 # 23: what a class reads of its base model that was saved alone; training of projections on a frozen base.
-# 24: which stack raises, of a finding about a release.
+# 24: which stack raises, of a finding about a release; names of a few changed definitions that ran.
 
 
 class StackReport(Record):

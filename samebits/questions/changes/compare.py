@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LISTED = 25
 """Definitions that a report lists at most for each step."""
+FEW = 3
+"""Definitions that ran and are named at most: of more, their names say little of a difference."""
 _COMPUTES = re.compile(
     r"(models|loss|generation)/|(modeling|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
 )
@@ -60,13 +62,14 @@ class Side:
 
 def step(reference: Side, candidate: Side, model: Model) -> Step:
     """Return the step from one release to another one."""
-    ran, sides = 0, (reference, candidate)
+    sides = (reference, candidate)
+    ran: list[str] = []
     unrun: list[tuple[_Rank, Unrun]] = []
     unreached: Counter[Why] = Counter()
     for place in _changed(reference, candidate):
         has_run = any(place in side.reached.ran for side in sides)
         if has_run and _ran_where_it_differs(place, sides):
-            ran += 1
+            ran.append(place.name)
         elif not model.generates and is_of_generation(place.file):
             unreached["class"] += 1
         elif has_run:
@@ -82,7 +85,8 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
     return Step(
         reference=reference.stack,
         candidate=candidate.stack,
-        ran=ran,
+        ran=len(ran),
+        few=tuple(ran) if len(ran) <= FEW else (),
         unrun=len(unrun),
         elsewhere=sum(entry.ran_elsewhere for _, entry in unrun),
         aside=sum(entry.aside for _, entry in unrun),

@@ -56,6 +56,8 @@ class Step(Record):
     candidate: str
     ran: int = 0
     """Changed definitions that a job of either stack ran, in a line that differs."""
+    few: tuple[str, ...] = ()
+    """Their names, where they are so few that a difference of the step is likely to come from one of them."""
     unrun: int = 0
     """Changed definitions that can be reached and that no compared job ran where they differ."""
     elsewhere: int = 0
@@ -87,8 +89,8 @@ class StepFile(JobFile):
     """A step, kept for later runs of the same stacks and checks."""
 
     format: Literal["samebits-changes"] = "samebits-changes"
-    format_version: Literal[2] = 2
-    # History: 1: first. 2: functions that ran, but not where they differ.
+    format_version: Literal[3] = 3
+    # History: 1: first. 2: functions that ran, but not where they differ. 3: the names of a few that ran.
     step: Step | None = None
     """None: no function was recorded in one of the stacks."""
 

@@ -12,7 +12,7 @@ from samebits.compare.describe import some
 from samebits.questions.changes.records import CHANGES, Area, Step, Unrun, Why
 from samebits.records.ids import Level, Verdict
 from samebits.text.blocks import bullets, codes, heading, page, table
-from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _left_out(level: Level) -> Markdown:
 
 def _of_step(step: Step, report: Report) -> Iterator[Markdown]:
     if step.unread:
-        yield join([prose("Not read by the Python of samebits: "), codes(step.unread)])
+        yield fill("Not read by the Python of samebits: {}", codes(step.unread))
     if not step.changed and not step.unreached:
         return
     yield fill(
@@ -149,6 +149,8 @@ def _of_step(step: Step, report: Report) -> Iterator[Markdown]:
         f"{step.unrun:,}",
         plural(step.changed, "changed definition"),
     )
+    if step.few:
+        yield fill("Of the changed definitions these ran: {}", codes(step.few))
     listed = step.first[:SHOWN]
     if listed:
         header = ["definition", "place", "where", "to run it"]
@@ -207,7 +209,9 @@ def limit(report: Report) -> str:
         return ""
     definitions = plural(changed, "changed definition")
     if not unrun:
-        return f"all of {definitions} of transformers within reach ran"
+        named = sorted({name for row in report.rows for step in steps_of(row) for name in step.few})
+        which = f" ({', '.join(named)})" if 0 < len(named) == changed else ""
+        return f"all of {definitions} of transformers within reach ran{which}"
     return f"{unrun:,} of {definitions} of transformers within reach did not run"
 
 

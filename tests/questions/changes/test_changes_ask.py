@@ -208,6 +208,13 @@ def test_a_step_of_which_all_ran_says_so(report):
     assert "did not run" not in unasked(clean)
 
 
+def test_a_few_that_ran_are_named_as_one_of_them_is_what_moved_the_bits():
+    step = Step(reference="4.48", candidate="5.0", ran=1, few=("BertModel._adjust_bias",))
+    clean = with_step(sample_report(), step)
+    assert limit(clean).endswith("within reach ran (BertModel._adjust_bias)")
+    assert "these ran: `BertModel._adjust_bias`" in of_model(list(clean.rows), clean)
+
+
 @pytest.mark.parametrize(
     ("level", "words"),
     [("default", "`usage: true`"), ("quick", "run without `--quick` (usage)")],

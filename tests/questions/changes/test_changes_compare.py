@@ -2,6 +2,7 @@
 
 import pytest
 
+from samebits.questions.changes import compare
 from samebits.questions.changes.compare import Side
 from samebits.questions.changes.compare import step as step_between
 from samebits.questions.changes.reach import Calls, Model
@@ -134,6 +135,12 @@ def test_equal_releases_have_no_change(release):
 def test_a_changed_function_that_ran_counts_as_run(release):
     result = of(release, ("x * 2", "x * 3"))
     assert (result.ran, result.unrun, result.unreached) == (1, 0, {})
+    assert result.few == ("helper",)
+
+
+def test_many_that_ran_are_not_named(release, monkeypatch):
+    monkeypatch.setattr(compare, "FEW", 0)
+    assert of(release, ("x * 2", "x * 3")).few == ()
 
 
 @pytest.mark.parametrize(
