@@ -77,12 +77,13 @@ def samebits(request: pytest.FixtureRequest) -> Bits:
 
 def _session(config: pytest.Config) -> TestSession:
     if _SESSION not in config.stash:
+        from samebits.base.workfolder import WORK  # noqa: PLC0415
         from samebits.gate.testing import TestSession  # noqa: PLC0415
 
         named = config.getoption("--samebits-lock")
         lock = Path(named) if named else config.rootpath / "samebits.lock"
         cache = getattr(config, "cache", None)
-        values = cache.mkdir("samebits") if cache is not None else config.rootpath / ".samebits"
+        values = cache.mkdir("samebits") if cache is not None else config.rootpath / WORK
         updates = bool(config.getoption("--samebits-update"))
         config.stash[_SESSION] = TestSession(lock, values, updates=updates)
     return config.stash[_SESSION]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 from samebits.base.errors import SamebitsError
-from samebits.base.ignored import keep_from_git
 from samebits.base.options import Option
+from samebits.base.workfolder import keep_from_git
 from samebits.check.model import NamedModel, read_folder, read_model
 from samebits.check.releases import NEWEST, USUAL, age, minor_of
 from samebits.check.text import SCHEMA, Entry, matrix_text

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
+from samebits.base.workfolder import WORK
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
 from samebits.cli import warm
@@ -104,7 +105,7 @@ def _gated(
 ) -> tuple[int, list[str]]:
     """Write samebits.lock, or compare the project's environment with it."""
     say = partial(spoken.say, stream=sys.stderr)
-    if not (options.lock.absolute().parent / gate.WORK).is_dir():
+    if not (options.lock.absolute().parent / WORK).is_dir():
         check_cache(environ)
     if options.command == "record":
         if not options.dry_run:

@@ -17,7 +17,7 @@ from samebits.cli.folders import check_cache, check_reports
 from samebits.cli.interrupts import run_async
 from samebits.cli.parser import program_words
 from samebits.cli.report import publish_on_github, write_report
-from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
+from samebits.matrix.plan import Selection, command_line, matrix_words, shown_path
 from samebits.pipeline.opening import shard_store
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import merge_command, run_matrix, run_on_cluster, run_shard
@@ -143,8 +143,7 @@ def _command(options: argparse.Namespace, order: Order) -> str:
         for word in (f"--{name}", value)
     ]
     words += order.repeated_words()
-    if str(options.matrix) != DEFAULT_MATRIX:
-        words += ["--matrix", shown_path(options.matrix)]
+    words += matrix_words(shown_path(options.matrix))
     return command_line(order.program, words)
 
 

@@ -462,7 +462,7 @@ def _only_ref(carriers: list[Carrier]) -> TensorRef | None:
 
 
 def _only_whole(carriers: list[Carrier]) -> TensorRef | None:
-    """Return the bytes that all carriers hold: layers that start alike, such as those of mamba, are one tensor."""
+    """Return the tensor whose bytes all carriers hold, as layers do that start alike; None for several."""
     refs = {carrier.facts.ref.hash for carrier in carriers}
     is_one = len(refs) == 1 and all(carrier.is_whole for carrier in carriers)
     return carriers[0].facts.ref if is_one else None

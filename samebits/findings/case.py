@@ -151,7 +151,7 @@ class Case:
             return False
         steps = self.ladder.steps if self.ladder is not None else ()
         kinds = {step.kind for step in steps if step.signal == signal}
-        return not kinds or not kinds <= {"same", "rounding"}
+        return not kinds or bool(kinds - {"same", "rounding"})
 
     def first(self) -> Signal | None:
         """Return the first signal that differs and counts for the verdict."""

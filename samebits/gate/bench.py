@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from samebits.base.digests import machine_fingerprint
-from samebits.base.ignored import keep_from_git
+from samebits.base.workfolder import keep_from_git
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.deciding import with_deciding

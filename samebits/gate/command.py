@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from samebits.base.checkpoint import is_checkpoint, own_code
 from samebits.base.errors import SamebitsError, nearest, shown
 from samebits.base.options import Option
+from samebits.base.workfolder import WORK
 from samebits.check.model import not_run, read_model
 from samebits.check.options import option_values
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec
     from samebits.stacks.build import Stack
 
-WORK = ".samebits"
 _VARIANTS = ("dtypes", "attention", "devices")
 
 RECORD_HELP = """\

@@ -170,10 +170,8 @@ def environment_of(installed: Installed, modules: Iterable[str] = ()) -> Environ
 
     ``modules`` are those that the model's own code imports.
     """
-    by_name = {str(canonicalize_name(p.name)): p for p in installed.packages}
-    imported = set(modules)
-    roots = [*ROOTS, *USED_IF_THERE]
-    roots += [name for name, package in by_name.items() if imported & set(package.modules)]
+    by_name = _by_name(installed)
+    roots = [*ROOTS, *USED_IF_THERE, *_with_modules(by_name, modules)]
     names = sorted(_closure(roots, by_name, installed.markers))
     origins = {name: by_name[name].origin for name in names}
     addresses = {n: _address(n, o) for n, o in origins.items() if o is not None and _is_public(o)}
@@ -188,14 +186,20 @@ def environment_of(installed: Installed, modules: Iterable[str] = ()) -> Environ
 
 def imported_packages(installed: Installed, modules: Iterable[str]) -> list[str]:
     """Return the packages of an index that a model's own code imports, and that transformers does not bring."""
-    by_name = {str(canonicalize_name(p.name)): p for p in installed.packages}
+    by_name = _by_name(installed)
     brought = _closure(ROOTS, by_name, installed.markers)
+    names = _with_modules(by_name, modules)
+    return sorted(n for n in names if n not in brought and by_name[n].origin is None)
+
+
+def _by_name(installed: Installed) -> dict[str, Package]:
+    return {str(canonicalize_name(package.name)): package for package in installed.packages}
+
+
+def _with_modules(by_name: Mapping[str, Package], modules: Iterable[str]) -> list[str]:
+    """Return the packages that bring any of these modules."""
     imported = set(modules)
-    return sorted(
-        name
-        for name, package in by_name.items()
-        if name not in brought and package.origin is None and imported & set(package.modules)
-    )
+    return [name for name, package in by_name.items() if imported & set(package.modules)]
 
 
 def _closure(

@@ -142,6 +142,10 @@ class Project:
         mixins = {"GenerationMixin", "ModuleUtilsMixin", "PushToHubMixin"}
         return bool(bases) and names - bases <= mixins and foreign <= harmless
 
+    def has_generation(self, entry: Class) -> bool:
+        """Return True if a class derives from ``GenerationMixin``, itself or by a class of the project."""
+        return any(name.rpartition(".")[2] == "GenerationMixin" for name in self.family(entry)[1])
+
     @cached_property
     def models(self) -> list[Class]:
         """The classes that derive from a model class of transformers."""

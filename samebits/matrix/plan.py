@@ -125,6 +125,11 @@ REPRODUCE_FOLDER = "reports/reproduce"
 DEFAULT_MATRIX = "matrix.yaml"
 
 
+def matrix_words(path: str) -> list[str]:
+    """Return the option that names a matrix file; nothing for the default one."""
+    return [] if path == DEFAULT_MATRIX else ["--matrix", path]
+
+
 def command_line(program: Sequence[str], options: Sequence[str]) -> str:
     """Return a command as a shell takes it; nox needs ``--`` before the options of a session."""
     separator = ["--"] if program[0] == "nox" and options else []
@@ -149,7 +154,7 @@ def reproduce(
     stacks = list(dict.fromkeys(stack for stack in (reference, cell.stack) if stack))
     words = []
     if matrix_path is not None:
-        words += ["--matrix", matrix_path] if matrix_path != DEFAULT_MATRIX else []
+        words += matrix_words(matrix_path)
         words += ["--models", cell.model]
     words += ["--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":

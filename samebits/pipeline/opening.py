@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from samebits.base.errors import shown
 from samebits.base.filestate import Dependencies
-from samebits.base.ignored import keep_from_git
 from samebits.base.redaction import Redaction
+from samebits.base.workfolder import keep_from_git
 from samebits.matrix import load, releases
 from samebits.matrix.added import with_added_packages
 from samebits.matrix.levels import at_level

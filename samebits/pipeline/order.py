@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 from samebits.base.errors import shown
 from samebits.base.homes import expanded
 from samebits.base.options import Option, name_of, option_of, positive
+from samebits.base.workfolder import WORK
 from samebits.capsules.choosing import Scope
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection
 from samebits.records.ids import Level
@@ -27,9 +28,6 @@ from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-
-WORK = ".samebits"
-"""Folder next to matrix.yaml for locks, checkpoints and captures; safe to remove at any time."""
 
 
 _DAY = 24 * 60

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.base.version import VERSION
-from samebits.matrix.plan import DEFAULT_MATRIX, command_line, shown_path
+from samebits.matrix.plan import command_line, matrix_words, shown_path
 from samebits.pipeline import cluster, resources, shards
 from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
@@ -170,15 +170,13 @@ async def run_on_cluster(
 
 
 def merge_command(order: Order, store: str) -> str:
-    """Return the command that merges the shards of which this order is one: it needs their options."""
-    typed = shown_path(order.matrix)
-    words = [] if typed == DEFAULT_MATRIX else ["--matrix", typed]
-    words += [*_filters(order), *order.repeated_words()]
+    """Return the command that merges the shards of a run, with the options of this one."""
+    words = [*matrix_words(shown_path(order.matrix)), *_filters(order), *order.repeated_words()]
     places = ["--store", store] if order.store else []
     merge = command_line(["samebits", "merge"], [*places, *words])
     if order.store:
         return merge
-    # the star is the shell's, so it is not quoted; before the options, of which --releases may take a word
+    # the shell expands the star, so it has no quotes; --releases would take a folder that follows it
     return merge.replace("merge", f"merge {shlex.quote(str(Path(store).parent))}/*", 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -157,6 +158,10 @@ operation.
 
 GIVEN: frozenset[CauseKind] = frozenset({"wiring", "positions", "mask", "keys"})
 """Kinds in which an operation does the same on both sides, and is given something else."""
+
+
+FAMILY = re.compile(r"transformers/models/([^/]+)/")
+"""Begins the file of a place in the code of one family of models."""
 
 
 class Side(Record):

@@ -23,6 +23,7 @@ from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import Dependencies, Identity, changed
 from samebits.base.finding_pages import PAGES
 from samebits.base.homes import expanded
+from samebits.base.workfolder import WORK
 from samebits.stacks.environment import PASSED_ON
 from samebits.stacks.probes import PROBES
 from samebits_wire import seal
@@ -31,9 +32,7 @@ from samebits_wire.atomic import replace
 FORMAT_VERSION = 3
 
 FOLDER = "receipts"
-"""Folder of the receipts, in the folder of what is kept between runs."""
-WORK = ".samebits"
-"""That folder, beside matrix.yaml."""
+"""Folder of the receipts, in the work folder."""
 
 _SOURCES = (Path(__file__).parents[1], PROBES, PAGES)
 """Folders of all code that an answer depends on; a wheel holds the second inside the first."""

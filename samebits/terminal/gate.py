@@ -117,7 +117,13 @@ def change_lines(
         yield from _raised(after)
         return
     facts = (
-        *("environment", "machine", "probes", "files", "trust_remote_code", "path", "revision"),
+        "environment",
+        "machine",
+        "probes",
+        "files",
+        "trust_remote_code",
+        "path",
+        "revision",
         "raised",
     )
     moved = [fact for fact in facts if getattr(before, fact) != getattr(after, fact)]
@@ -128,7 +134,7 @@ def change_lines(
 
 
 def _raised(model: RecordedModel) -> Iterator[str]:
-    """Yield the phases of which there are no hashes, as they raise: verify is content if they still do."""
+    """Yield a line for each phase without hashes; it raises, which ``samebits verify`` compares."""
     for phase, type_ in model.raised.items():
         yield f"  {phase}: no hashes, as it raises {type_}; the lock keeps that it does"
 

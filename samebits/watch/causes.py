@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.digests import digest_of
 from samebits.jobs.cells import NOT_STARTED
 from samebits.records.ids import Verdict
-from samebits.records.trace import GIVEN, Cause, SourceDiff
+from samebits.records.trace import FAMILY, GIVEN, Cause, SourceDiff
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import on_one_line
 from samebits.reports.stories import is_reference
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
     from samebits.watch.records import Kind
 
-_FAMILY = re.compile(r"transformers/models/([^/]+)/")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 _COMMIT = re.compile(r"\+git\.([0-9a-f]+)")
 _OF_CALLER = GIVEN | {"argument"}
@@ -143,7 +142,7 @@ def _signs(cell: CellResult) -> Iterator[tuple[Kind, set[str]]]:
 def _of_failure(failure: Failure) -> Iterator[str]:
     frames = [f for f in failure.frames if f.file.startswith("transformers/")]
     file = frames[-1].file if frames else ""
-    if frames and not _FAMILY.match(file):
+    if frames and not FAMILY.match(file):
         yield f"{failure.type} in {file}: {frames[-1].function}"
     yield f"{failure.type}: {_general(failure.in_short, file)}"
 
@@ -185,7 +184,7 @@ def _general(text: str, file: str = "") -> str:
 
 def _named_alike(text: str, file: str) -> str:
     """Return a text with * for the name of the model whose file it is from."""
-    family = _FAMILY.match(file)
+    family = FAMILY.match(file)
     if family is None:
         return text
     name = "_?".join(map(re.escape, family[1].split("_")))

@@ -9,6 +9,7 @@ import pytest
 
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
+from samebits.base.workfolder import WORK
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.lab import Lab
@@ -16,7 +17,7 @@ from samebits.pipeline import scheduler
 from samebits.questions.crossings.crosser import Crosser
 from samebits.stacks import build
 from samebits.storage.prune import prune
-from samebits.storage.receipt import FOLDER, WORK, Answer, lookup, save
+from samebits.storage.receipt import FOLDER, Answer, lookup, save
 from samebits.storage.store import Store
 from tests.support.faulty_bench import Bench, Host
 

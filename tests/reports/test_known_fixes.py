@@ -24,9 +24,9 @@ def caused(old, new, **fields):
     at = {"kind": "shape", "headline": "h", "prompt": "short", "what": "forward", "sink": "logits"}
     sides = {"reference": place(old), "candidate": place(new)}
     cause = Cause.model_validate(at | sides | fields)
-    found = cell("m", VARIANT, new, Verdict.DIVERGED)
+    compared = cell("m", VARIANT, new, Verdict.DIVERGED)
     reference = cell("m", VARIANT, old, Verdict.REFERENCE).cell
-    return found.model_copy(update={"reference": reference, "cause": cause})
+    return compared.model_copy(update={"reference": reference, "cause": cause})
 
 
 def fault(*releases, **fields):
@@ -35,25 +35,25 @@ def fault(*releases, **fields):
 
 @pytest.mark.parametrize(("releases", "is_reference"), [((OLD, NEW), True), ((NEW, OLD), False)])
 def test_the_side_with_the_fault_is_wrong_whichever_it_is(releases, is_reference):
-    found = fault(*releases)
-    assert found is not None
-    assert found.is_reference is is_reference
-    assert found.fix == FIX
+    blame = fault(*releases)
+    assert blame is not None
+    assert blame.is_reference is is_reference
+    assert blame.fix == FIX
 
 
 def test_a_development_version_that_differs_there_counts_as_its_release():
-    found = fault(OLD, f"{NEW}.dev0")
-    assert found is not None
-    assert found.is_reference
+    blame = fault(OLD, f"{NEW}.dev0")
+    assert blame is not None
+    assert blame.is_reference
 
 
 def test_a_fault_that_no_release_mends_yet_is_the_newer_ones():
     at = {"function": "XLMModel.forward", "source": "transformers/models/xlm/modeling_xlm.py:827"}
     sides = {"reference": place("5.23.0", **at), "candidate": place("5.24.0", **at)}
-    found = fault("5.23.0", "5.24.0", what="decode", **sides)
-    assert found is not None
-    assert not found.is_reference
-    assert "modeling_xlm.py of transformers v5.24.0" in found.fix.name
+    blame = fault("5.23.0", "5.24.0", what="decode", **sides)
+    assert blame is not None
+    assert not blame.is_reference
+    assert "modeling_xlm.py of transformers v5.24.0" in blame.fix.name
     assert fault("5.23.0", "5.24.0", what="forward", **sides) is None, "only generate() is hit"
 
 
@@ -123,9 +123,9 @@ def test_groups_that_are_repeated_otherwise_are_a_layout_and_nothing_else_in_tha
         "source": "transformers/models/bamba/modeling_bamba.py:696",
     }
     sides = {"reference": place("4.51.3", **at), "candidate": place("4.54.1", **at)}
-    found = fault("4.51.3", "4.54.1", kind="layout", **sides)
-    assert found is not None
-    assert [fix.before for fix in found.others] == [FIX.before], (
+    blame = fault("4.51.3", "4.54.1", kind="layout", **sides)
+    assert blame is not None
+    assert [fix.before for fix in blame.others] == [FIX.before], (
         "4.54.1 has the other fault of groups"
     )
     assert fault("4.51.3", "4.54.1", kind="operation", **sides) is None

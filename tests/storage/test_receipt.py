@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from samebits import cli
+from samebits.base.workfolder import WORK
 from samebits.stacks.places import LOCK_AGE
 from samebits.storage import receipt
 from samebits.storage.receipt import lookup
@@ -17,7 +18,7 @@ from samebits_wire.seal import opened, sealed
 from tests.support.sample_report import STACKS, sample_report
 
 ROOT = Path(__file__).parents[2]
-RECEIPTS = Path(receipt.WORK, receipt.FOLDER)
+RECEIPTS = Path(WORK, receipt.FOLDER)
 MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
 ENVIRON = {"HOME": "/h", "HF_TOKEN": "secret"}
 LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}

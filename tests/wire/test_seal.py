@@ -14,6 +14,7 @@ from samebits.base import hashes
 from samebits.base.digests import digest_of_file
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import Dependencies
+from samebits.base.workfolder import WORK
 from samebits.jobs import checkpoints
 from samebits.questions.crossings.records import CrossingsFile, SavedModel
 from samebits.records.capture import Capture
@@ -197,7 +198,7 @@ def test_a_receipt_with_another_bit_is_not_served(tmp_path, monkeypatch):
     matrix = Path("matrix.yaml"), digest_of_file(Path("matrix.yaml"))
     printed = receipt.Answer(1, ["12 cells differ"])
     receipt.save(["matrix"], {}, matrix, Dependencies(), {}, "then", printed)
-    (path,) = (tmp_path / receipt.WORK / receipt.FOLDER).iterdir()
+    (path,) = (tmp_path / WORK / receipt.FOLDER).iterdir()
     content = path.read_bytes()
     assert receipt.lookup(["matrix"], {}).lines[1:] == printed.lines
     for bit in range(0, 8 * len(content), 11):

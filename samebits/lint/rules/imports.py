@@ -303,8 +303,8 @@ def _no_generation(project: Project) -> Iterator[Problem]:
             entry
         ):
             continue
-        classes, outside = project.family(entry)
-        if any(name.rpartition(".")[2] == "GenerationMixin" for name in outside):
+        classes, _ = project.family(entry)
+        if project.has_generation(entry):
             continue
         if any(c.method("generate") for c in classes) or project.subclasses(entry):
             continue

@@ -192,19 +192,23 @@ def _only_longer(method: Function, call: ast.AST) -> bool:
     """Return True in the constructor, and where the call is made only for longer sequences."""
     if method.name == "__init__":
         return True
-    tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and call in ast.walk(n)]
+    tests = _tests_around(method, call)
     return bool(tests) and not any(is_constant(n, None) for test in tests for n in ast.walk(test))
 
 
 def _tests_values(method: Function, write: ast.AST) -> bool:
     """Return True if the write is made only for certain values of memory: no remedy."""
-    tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and write in ast.walk(n)]
     reductions = {"any", "all", "isnan", "sum", "max", "abs", "count_nonzero", "equal", "allclose"}
     return any(
         isinstance(n, ast.Attribute) and n.attr in reductions
-        for test in tests
+        for test in _tests_around(method, write)
         for n in ast.walk(test)
     )
+
+
+def _tests_around(method: Function, node: ast.AST) -> list[ast.expr]:
+    """Return the conditions of every ``if`` that holds a node, in its condition or in a branch."""
+    return [n.test for n in ast.walk(method) if isinstance(n, ast.If) and node in ast.walk(n)]
 
 
 def _past_the_table(constructor: list[Function], method: Function, write: ast.AST) -> bool:

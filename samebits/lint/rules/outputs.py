@@ -156,13 +156,16 @@ def _positions(project: Project) -> Iterator[Problem]:
 def _without_method(project: Project, entry: Class) -> str:
     """Return what else a class needs to generate without a ``prepare_inputs_for_generation`` of its own."""
     needs = []
-    classes, outside = project.family(entry)
-    mixed = any(name.rpartition(".")[2] == "GenerationMixin" for name in outside)
-    if project.only_base_model(entry, of_models=True) and not mixed:
+    if project.only_base_model(entry, of_models=True) and not project.has_generation(entry):
         # the auto classes add it only to a class that has the method
         needs.append("derive the head from GenerationMixin")
-    forward = next((found for c in classes if (found := c.method("forward")) is not None), None)
-    if forward is not None and forward.args.kwarg is None and not _takes(forward, _OWN_POSITIONS):
+    methods = (c.method("forward") for c in project.family(entry)[0])
+    forward = next((method for method in methods if method is not None), None)
+    if (
+        forward is not None
+        and forward.args.kwarg is None
+        and _OWN_POSITIONS not in argument_names(forward)
+    ):
         needs.append(
             f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3"
         )
@@ -170,12 +173,6 @@ def _without_method(project: Project, entry: Class) -> str:
 
 
 _OWN_POSITIONS = "cache_position"
-
-
-def _takes(method: Function, name: str) -> bool:
-    return name in {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
-
-
 _BETWEEN_STEPS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
 _MASK = "attention_mask"
 

@@ -6,7 +6,7 @@ known_fixes.yaml has them, each proven in the sources of the releases.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -16,14 +16,15 @@ from packaging.version import InvalidVersion, Version
 from pydantic import Field
 
 from samebits.records.record import Record
-from samebits.records.trace import GIVEN, CauseKind
+from samebits.records.trace import FAMILY, GIVEN, CauseKind
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.trace import Cause
 
+Place = tuple[str, str]
+"""A folder of transformers/models, and a function."""
 FILE = Path(__file__).with_name("known_fixes.yaml")
-_FOLDER = re.compile(r"transformers/models/(\w+)/")
 _CODE = re.compile(r"github\.com/[\w.-]+/([\w.-]+)/blob/([\w.-]+)/.*?([\w.-]+)$")
 _ISSUE = re.compile(r"github\.com/[\w.-]+/([\w.-]+)/(?:pull|issues)/(\d+)$")
 
@@ -56,10 +57,10 @@ class KnownFix(Record):
     @property
     def name(self) -> str:
         """What the source is called in a sentence: ``transformers#40861``, or file and release."""
-        if found := _ISSUE.search(self.source):
-            return f"{found[1]}#{found[2]}"
-        found = _CODE.search(self.source)
-        return f"{found[3]} of {found[1]} {found[2]}" if found else self.source
+        if issue := _ISSUE.search(self.source):
+            return f"{issue[1]}#{issue[2]}"
+        code = _CODE.search(self.source)
+        return f"{code[3]} of {code[1]} {code[2]}" if code else self.source
 
     @property
     def in_words(self) -> str:
@@ -73,19 +74,18 @@ class KnownFix(Record):
             self.before and release >= Version(self.before)
         )
 
-    def explains(self, cause: Cause) -> bool:
-        """Return True if a cause lies where the fault is, and is of its kind."""
+    def explains(self, cause: Cause, places: Iterable[Place]) -> bool:
+        """Return True if a cause of these places lies where the fault is, and is of its kind."""
         if self.during not in ("", cause.what) or (self.kinds and cause.kind not in self.kinds):
             return False
-        return any(
-            folder in self.folders and name in self.functions for folder, name in _places(cause)
-        )
+        return any(folder in self.folders and name in self.functions for folder, name in places)
 
 
 class Blamed(NamedTuple):
-    """A side that has a known fault, of which the other side is free."""
+    """A known fault that one side has and the other side has not."""
 
     is_reference: bool
+    """Whether the reference has it."""
     fix: KnownFix
     others: tuple[KnownFix, ...] = ()
     """Known faults of the other side in the code of this model, which may concern it or not."""
@@ -111,18 +111,25 @@ def blamed(cell: CellResult, reference: str, candidate: str) -> Blamed | None:
         before, after = (Version(Version(name).base_version) for name in (reference, candidate))
     except InvalidVersion:
         return None
-    straddled = [fix for fix in known_fixes() if fix.is_in(before) is not fix.is_in(after)]
-    found = [fix for fix in straddled if fix.explains(cause)]
-    if len(found) != 1:
+    places = set(_places(cause))
+    faults = [
+        fix
+        for fix in known_fixes()
+        if fix.explains(cause, places) and fix.is_in(before) is not fix.is_in(after)
+    ]
+    if len(faults) != 1:
         return None
-    (fix,) = found
-    right = after if fix.is_in(before) else before
-    folders = {folder for folder, _ in _places(cause)}
-    others = (o for o in known_fixes() if o.is_in(right) and folders.intersection(o.folders))
-    return Blamed(fix.is_in(before), fix, tuple(others))
+    (fault,) = faults
+    is_reference = fault.is_in(before)
+    right = after if is_reference else before
+    folders = {folder for folder, _ in places}
+    others = (
+        fix for fix in known_fixes() if folders.intersection(fix.folders) and fix.is_in(right)
+    )
+    return Blamed(is_reference, fault, tuple(others))
 
 
-def _places(cause: Cause) -> Iterator[tuple[str, str]]:
+def _places(cause: Cause) -> Iterator[Place]:
     """Yield the folder of transformers/models and the function of the place where a cause lies.
 
     Of a mask, of positions and of keys, and of a call of code that models share, these are also the functions before
@@ -136,6 +143,6 @@ def _places(cause: Cause) -> Iterator[tuple[str, str]]:
             yield from _place(source, diff.function)
 
 
-def _place(source: str, function: str) -> Iterator[tuple[str, str]]:
-    if found := _FOLDER.match(source):
-        yield found[1], function
+def _place(source: str, function: str) -> Iterator[Place]:
+    if family := FAMILY.match(source):
+        yield family[1], function

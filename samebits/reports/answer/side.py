@@ -287,16 +287,16 @@ def _by_known_fix(cell: CellResult, report: Report) -> Side:
     if cell.judged is not Verdict.DIVERGED or cell.reference is None:
         return Side()
     reference, candidate = cell.reference.stack, cell.cell.stack
-    found = blamed(cell, version(reference, report), version(candidate, report))
-    if found is None:
+    blame = blamed(cell, version(reference, report), version(candidate, report))
+    if blame is None:
         return Side()
-    sides = (reference, candidate) if found.is_reference else (candidate, reference)
+    wrong, other = (reference, candidate) if blame.is_reference else (candidate, reference)
     also = [
-        f"{release(sides[1], report)} may be wrong in another way: {fix.in_words}"
-        for fix in found.others
+        f"{release(other, report)} may be wrong in another way: {fix.in_words}"
+        for fix in blame.others
     ]
-    why = ". ".join([f"{_wrong(sides[0], report)}: {found.fix.in_words}", *also])
-    return Side(sides[0], (), why, found.fix.name)
+    why = ". ".join([f"{_wrong(wrong, report)}: {blame.fix.in_words}", *also])
+    return Side(wrong, (), why, blame.fix.name)
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:

@@ -1,6 +1,6 @@
 """A work folder is ignored by git, and no other folder is."""
 
-from samebits.base.ignored import keep_from_git
+from samebits.base.workfolder import keep_from_git
 
 
 def test_a_work_folder_is_ignored_and_keeps_what_it_has(tmp_path):
