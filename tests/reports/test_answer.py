@@ -368,6 +368,33 @@ def relations(**broken):
     return {"answers": {"relations": RelationsOfRow(stacks=stacks)}}
 
 
+def cached_ways(old, new):
+    """Return the relations of a row: of each stack, the promoted sizes of forward = decode and of verify = decode."""
+    names = ("full forward = prefill + decode", "multi-token verify = single-token decode")
+    stacks = {
+        stack: RelationsSignal(
+            relations=tuple(
+                relation(name, "40", 1.0, promoted=size)
+                for name, size in zip(names, sizes, strict=True)
+            )
+        )
+        for stack, sizes in {OLD: old, NEW: new}.items()
+    }
+    return {"answers": {"relations": RelationsOfRow(stacks=stacks)}}
+
+
+def test_a_decode_that_is_no_forward_is_wrong_whatever_agrees_with_it():
+    decode = diverged(step("decode", 16.0, 16.0))
+    # jamba of 4.54 decodes each token without the ones before, and so does its verify: they agree, and are wrong
+    found = answer(one(decode, **cached_ways(old=(1.0, 1e-15), new=(1e-15, 1.0))))
+    assert found.side.wrong == OLD
+    assert "it breaks 'full forward = prefill + decode', which holds in" in found.side.why
+    alone = answer(one(decode, **cached_ways(old=(1e-15, 1e-15), new=(1e-15, 1.0))))
+    assert alone.side.wrong == NEW
+    both = answer(one(decode, **cached_ways(old=(1.0, 1e-15), new=(1.0, 1.0))))
+    assert both.side.wrong == ""
+
+
 LOST = NEVER_WRITTEN.model_copy(update={"code": "SB704", "name": "decoding differs"})
 
 

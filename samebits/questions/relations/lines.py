@@ -94,6 +94,16 @@ _ABOUT: dict[RelationName, frozenset[Signal]] = {
     "SDPA = eager attention": DECODED | {"hidden_states", "logits", "outputs"},
 }
 """Relation -> the signals of which a side is wrong that breaks it."""
+_WITH_THE_FORWARD: tuple[RelationName, ...] = (
+    "full forward = prefill + decode",
+    "greedy without cache = with cache",
+)
+_AMONG_CACHED: tuple[RelationName, ...] = (
+    "multi-token verify = single-token decode",
+    "cache contents",
+    "greedy by hand = generate()",
+)
+"""Relations of two ways that both decode with a cache: these may agree and be wrong alike."""
 _ROUNDING = 2.0**-16
 """Rounding between the float64 values of two releases, as a part of the largest one: tables may be computed again."""
 _HOLDING = (Standing.HOLDS, Standing.ROUNDING)
@@ -103,13 +113,23 @@ def contradicts(row: Row, stack: str, other: str, signals: frozenset[Signal]) ->
     """Return the relations that a stack breaks and another one keeps, of those about what differs.
 
     Without another stack, return those that the stack breaks. One that a model breaks by its design is none of them.
+    Where decoding in the other stack is not equal to its full forward, nothing that agrees with it there is kept.
     """
+    about = [
+        line
+        for line in lines([row])
+        if signals & _ABOUT.get(line.name, frozenset()) and not line.by_design()
+    ]
+    decodes_wrongly = other and any(
+        line.standing_on(other) == Standing.BROKEN
+        for line in about
+        if line.name in _WITH_THE_FORWARD
+    )
     return [
         line.name
-        for line in lines([row])
-        if signals & _ABOUT.get(line.name, frozenset())
-        and line.standing_on(stack) == Standing.BROKEN
-        and not line.by_design()
+        for line in about
+        if line.standing_on(stack) == Standing.BROKEN
+        and not (decodes_wrongly and line.name in _AMONG_CACHED)
         and (
             not other
             or (line.standing_on(other) in _HOLDING and _shows_the_side(line, stack, other))
