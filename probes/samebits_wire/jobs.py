@@ -370,6 +370,7 @@ class Tracing(PromptTask):
     new_tokens: int
     look: list[int]
     rung: Literal["own", "float64"]
+    scaled: bool
 
 
 class TraceJob(TaskJob):

@@ -59,6 +59,8 @@ class Tracing(Task):
     look: tuple[int, ...]
     """Numbers of operations whose inputs and outputs are stored."""
     rung: Literal["own", "float64"]
+    scaled: bool = False
+    """Whether values of float64 that differ by a power of two count as different."""
 
 
 class DonorTask(Task):

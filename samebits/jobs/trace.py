@@ -52,6 +52,9 @@ async def _first_located(
     for question in request.questions:
         asked = question if rung == "own" else question.to_its_end()
         located = await _locate(lab, pair, asked, rung, request.same_weights)
+        if located == NOTHING and rung == "float64":
+            # an operation that scales by a power of two, such as logit_scale
+            located = await _locate(lab, pair, asked, rung, request.same_weights, scaled=True)
         if not isinstance(located, str):
             return located
         reasons[located] = None
@@ -59,7 +62,13 @@ async def _first_located(
 
 
 async def _locate(
-    lab: Lab, pair: ReadyPair, question: TracePhase, rung: Rung, same_weights: frozenset[str]
+    lab: Lab,
+    pair: ReadyPair,
+    question: TracePhase,
+    rung: Rung,
+    same_weights: frozenset[str],
+    *,
+    scaled: bool = False,
 ) -> LocatedCause | str:
     tracing = Tracing(
         prompt=question.prompt,
@@ -69,6 +78,7 @@ async def _locate(
         new_tokens=pair.candidate.model.greedy,
         look=(),
         rung=rung,
+        scaled=scaled,
     )
     reference, candidate = await asyncio.gather(*(lab.ask(TRACE, tracing, side) for side in pair))
     if isinstance(reference, Failure) or isinstance(candidate, Failure):

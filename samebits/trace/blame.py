@@ -33,7 +33,10 @@ class Blamed:
         self.joined = joined
         self.candidate, self.reference = joined.candidate, joined.reference
         self.suspect = self.candidate.suspects[0] if self.candidate.suspects else None
-        self.counterpart = self._counterpart()
+        left_out = self._left_out()
+        self.counterpart = left_out or self._counterpart()
+        self.leaves_out = left_out is not None
+        """Whether the candidate gives what the counterpart takes, and has no such operation itself."""
         self.makers: tuple[list[int], list[int]] = [], []
         """Operations that compute what is blamed, in the reference and in the candidate: the mask, or
         the inputs that differ."""
@@ -46,7 +49,9 @@ class Blamed:
         """A headline that replaces the default one; '' if none does."""
         pair = Divergence(self.reference, self.candidate, self.suspect, self.counterpart)
         self.kind, self.evidence = kind_of(pair, None if mask is None else mask.lines)
-        if self.kind in GIVEN and mask is None:
+        if self.leaves_out:
+            self._blame_left_out()
+        elif self.kind in GIVEN and mask is None:
             self.makers = input_makers(pair)
         if self.kind == "layout":
             self._blame_layout()
@@ -61,6 +66,27 @@ class Blamed:
             [] if suspect is None else [suspect.op] for suspect in sides
         )
         return [*reference_ops, *self.makers[0]], [*candidate_ops, *self.makers[1]]
+
+    def _left_out(self) -> Suspect | None:
+        """Return the operation of the reference that takes the output of the candidate and changes it."""
+        if self.suspect is None or self.suspect.source is not None:
+            return None
+        result = self.candidate.graph.value(self.candidate.sink).hash
+        graph = self.reference.graph
+        for suspect in self.reference.suspects:
+            given = (graph.value(v).hash for v in graph.op(suspect.op).inputs)
+            if suspect.source is None and result in given:
+                return suspect
+        return None
+
+    def _blame_left_out(self) -> None:
+        assert self.suspect is not None and self.counterpart is not None  # noqa: PT018
+        self.kind, self.evidence = "operation", []
+        self.headline = (
+            f"{_stack(self.candidate)} leaves out "
+            f"{place_of(self.reference.graph, self.counterpart.op)}: it ends with what "
+            f"{place_of(self.candidate.graph, self.suspect.op)} gives"
+        )
 
     def _blame_layout(self) -> None:
         """Blame the operation that moves the elements instead of the one that reads them."""

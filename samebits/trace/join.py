@@ -76,6 +76,7 @@ class View:
     ) -> None:
         self.graph = graph
         self.other = other
+        self.sink = sink
         self._same_weights = same_weights
         self._roots: dict[int, frozenset[str] | None] = {}
         self.slice = self._backward_slice(sink)

@@ -63,7 +63,7 @@ def _can_be_replayed(cause: Cause, blamed: Blamed, suspect: Suspect) -> bool:
     Pure layout computes no numbers, and one step of attention by hand is not the whole kernel.
     """
     graph = blamed.candidate.graph
-    if suspect.source is not None or graph.is_layout(suspect.op):
+    if blamed.leaves_out or suspect.source is not None or graph.is_layout(suspect.op):
         return False
     return cause.kind != "kernel" or is_kernel(graph, suspect.op)
 

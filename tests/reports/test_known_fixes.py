@@ -131,6 +131,36 @@ def test_groups_that_are_repeated_otherwise_are_a_layout_and_nothing_else_in_tha
     assert fault("4.51.3", "4.54.1", kind="operation", **sides) is None
 
 
+def masked(old, new, model, function, **fields):
+    """Return the fault of a mask that shared attention is given, made by a function of a model."""
+    source = f"transformers/models/{model}/modeling_{model}.py:9"
+    made = SourceDiff(function=function, reference=source, candidate=source, diff="-old\n+new")
+    sides = {"reference": place(old, **SHARED), "candidate": place(new, **SHARED)}
+    return fault(old, new, kind="mask", diffs=(made,), **sides, **fields)
+
+
+@pytest.mark.parametrize(
+    ("releases", "prompt", "wrong"),
+    [
+        (("4.51.3", "4.54.1"), "two-images", "4.51.3"),
+        (("4.53.3", "4.54.1"), "two-images", "4.53.3"),
+        (("4.51.3", "4.54.1"), "image", ""),  # of one image nothing is known to be wrong
+        (("4.52.4", "4.54.1"), "two-images", ""),
+    ],
+)
+def test_a_fault_of_two_images_is_named_where_these_show_it_first(releases, prompt, wrong):
+    blame = masked(*releases, "gemma3", "Gemma3ForConditionalGeneration.forward", prompt=prompt)
+    assert (releases[0] if blame and blame.is_reference else "") == wrong
+
+
+def test_releases_before_a_fault_that_have_one_of_their_own_are_not_called_right():
+    where = ("qwen2", "Qwen2Attention.forward")
+    blame = masked("4.51.3", "4.54.1", *where)
+    assert blame is not None
+    assert blame.is_reference
+    assert masked("4.48.3", "4.51.3", *where) is None, "4.48 leaves the window out of SDPA"
+
+
 def test_the_answer_names_the_fault_and_the_release_that_mends_it():
     compared = caused(OLD, NEW)
     before = cell("m", VARIANT, OLD, Verdict.REFERENCE)

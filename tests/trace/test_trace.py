@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -578,3 +579,49 @@ def test_what_cannot_be_traced_is_said_and_stops_nothing():
     ready = ReadyCell(cell_id("5.x"), model_spec(), None, None, None)
     reason = asyncio.run(trace.cause(Broken(), ReadyPair(ready, ready), request))
     assert reason == "the traces could not be joined: KeyError: 'own'"
+
+
+def test_an_operation_that_one_side_leaves_out_at_its_end_is_named():
+    def head(stack, logits):
+        builder = start(stack).op("mm.default", "e w", "m").op("mul.Tensor", "m", "s")
+        return builder.mark("logits", logits)
+
+    cause = blamed(head("old", "s"), head("new", "m"))
+    assert cause.kind == "operation"
+    assert (cause.reference.op, cause.candidate.op) == ("mul.Tensor", "mm.default")
+    assert cause.headline.startswith("new leaves out mul.Tensor")
+    assert "its output does not" not in cause.headline
+    assert not cause.evidence, "no counterpart is guessed"
+    # the clean twin: an operation that only the candidate has
+    more = blamed(head("old", "m"), head("new", "s"))
+    assert more.candidate.op == "mul.Tensor"
+    assert "leaves out" not in more.headline
+
+
+def test_a_factor_of_a_power_of_two_is_looked_for_where_float64_shows_nothing():
+    asked = []
+
+    def head(ready, task):
+        """Return a trace of logits that one side scales; a coarse content has no power of two."""
+        asked.append((task.rung, task.scaled))
+        scales = ready.cell.stack == "old" and (task.rung == "own" or task.scaled)
+        builder = start(ready.cell.stack).op("mm.default", "e w", "m")
+        if scales:
+            builder.op("mul.Tensor", "m", "s")
+        return builder.mark("logits", "s" if scales else "m").trace()
+
+    class Lab:
+        cache = SimpleNamespace(store=None)
+
+        async def ask(self, kind, task, ready):
+            return head(ready, task)
+
+    ready = [ReadyCell(cell_id(stack), model_spec(), None, None, None) for stack in ("old", "new")]
+    questions = [TracePhase("short", "forward", {})]
+    request = TraceRequest(cell_id("old"), questions, frozenset(), beyond_rounding=True)
+    cause = asyncio.run(trace.cause(Lab(), ReadyPair(*ready), request))
+    assert ("float64", False) in asked
+    assert ("float64", True) in asked
+    assert ("own", True) not in asked
+    assert cause.headline.startswith("new leaves out mul.Tensor")
+    assert cause.float64.endswith("it is not rounding")

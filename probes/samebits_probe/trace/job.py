@@ -108,6 +108,7 @@ class Traced:
             self._look(looked_at) if looked_at else None,
             coarse=self._in_float64,
         )
+        trace.values.scaled = bool(self.job["task"].get("scaled"))
         self._trace = trace
         with phase(f"trace {self.job['task']['prompt']}"), trace:
             traced = self._run(inputs, trace)

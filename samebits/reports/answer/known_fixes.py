@@ -41,8 +41,12 @@ class KnownFix(Record):
     """Kinds of cause that it is; () for any."""
     during: Literal["forward", "decode", ""] = ""
     """The call in which it shows; '' for both."""
+    prompt: str = ""
+    """The prompt that shows it first; '' for any."""
     since: str = "0"
     """The first release with the fault."""
+    older_differ: bool = False
+    """Whether releases before ``since`` may differ there by a fault of their own, so that nothing is said of these."""
     before: str = ""
     """The first release without it; '' as long as there is none."""
     why: str
@@ -74,9 +78,17 @@ class KnownFix(Record):
             self.before and release >= Version(self.before)
         )
 
+    def parts(self, one: Version, other: Version) -> bool:
+        """Return True if one of two releases has the fault, and the other one is known to be without it."""
+        if self.older_differ and min(one, other) < Version(self.since):
+            return False
+        return self.is_in(one) is not self.is_in(other)
+
     def explains(self, cause: Cause, places: Iterable[Place]) -> bool:
         """Return True if a cause of these places lies where the fault is, and is of its kind."""
-        if self.during not in ("", cause.what) or (self.kinds and cause.kind not in self.kinds):
+        if self.during not in ("", cause.what) or self.prompt not in ("", cause.prompt):
+            return False
+        if self.kinds and cause.kind not in self.kinds:
             return False
         return any(folder in self.folders and name in self.functions for folder, name in places)
 
@@ -113,9 +125,7 @@ def blamed(cell: CellResult, reference: str, candidate: str) -> Blamed | None:
         return None
     places = set(_places(cause))
     faults = [
-        fix
-        for fix in known_fixes()
-        if fix.explains(cause, places) and fix.is_in(before) is not fix.is_in(after)
+        fix for fix in known_fixes() if fix.explains(cause, places) and fix.parts(before, after)
     ]
     if len(faults) != 1:
         return None
