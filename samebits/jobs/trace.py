@@ -52,13 +52,24 @@ async def _first_located(
     for question in request.questions:
         asked = question if rung == "own" else question.to_its_end()
         located = await _locate(lab, pair, asked, rung, request.same_weights)
-        if located == NOTHING and rung == "float64":
-            # an operation that scales by a power of two, such as logit_scale
-            located = await _locate(lab, pair, asked, rung, request.same_weights, scaled=True)
+        if rung == "float64" and _forgets_a_scale(located):
+            scaled = await _locate(lab, pair, asked, rung, request.same_weights, scaled=True)
+            located = located if isinstance(scaled, str) else scaled
         if not isinstance(located, str):
             return located
         reasons[located] = None
     return "; ".join(reasons)
+
+
+def _forgets_a_scale(located: LocatedCause | str) -> bool:
+    """Return True if traces in float64 show no difference, or the same operation on the same numbers.
+
+    Then one side scales by a power of two, as with ``logit_scale``. Contents without their power of two come first, as
+    releases scale queries, keys or scores, which is the same function.
+    """
+    return located == NOTHING or (
+        isinstance(located, LocatedCause) and located.cause.kind == "memory"
+    )
 
 
 async def _locate(

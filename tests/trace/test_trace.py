@@ -598,17 +598,23 @@ def test_an_operation_that_one_side_leaves_out_at_its_end_is_named():
     assert "leaves out" not in more.headline
 
 
-def test_a_factor_of_a_power_of_two_is_looked_for_where_float64_shows_nothing():
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_a_factor_of_a_power_of_two_is_looked_for_where_float64_shows_nothing_else(at_the_end):
     asked = []
 
     def head(ready, task):
-        """Return a trace of logits that one side scales; a coarse content has no power of two."""
+        """Return a trace of logits, or of a layer, that one side scales; a coarse content has no power of two."""
         asked.append((task.rung, task.scaled))
-        scales = ready.cell.stack == "old" and (task.rung == "own" or task.scaled)
+        is_old = ready.cell.stack == "old"
+        scales = is_old and (task.rung == "own" or task.scaled)
         builder = start(ready.cell.stack).op("mm.default", "e w", "m")
         if scales:
             builder.op("mul.Tensor", "m", "s")
-        return builder.mark("logits", "s" if scales else "m").trace()
+        last = "s" if scales else "m"
+        if not at_the_end:
+            builder.op("add.Tensor", f"e {last}", "a" if is_old else "b")
+            last = "a" if is_old else "b"
+        return builder.mark("logits", last).trace()
 
     class Lab:
         cache = SimpleNamespace(store=None)
@@ -623,5 +629,8 @@ def test_a_factor_of_a_power_of_two_is_looked_for_where_float64_shows_nothing():
     assert ("float64", False) in asked
     assert ("float64", True) in asked
     assert ("own", True) not in asked
-    assert cause.headline.startswith("new leaves out mul.Tensor")
+    assert cause.kind == "operation"
+    assert cause.beyond is None
+    assert cause.reference.op == "mul.Tensor"
+    assert cause.headline.startswith("new leaves out mul.Tensor") is at_the_end
     assert cause.float64.endswith("it is not rounding")
