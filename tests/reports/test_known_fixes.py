@@ -158,7 +158,11 @@ def test_releases_before_a_fault_that_have_one_of_their_own_are_not_called_right
     blame = masked("4.51.3", "4.54.1", *where)
     assert blame is not None
     assert blame.is_reference
-    assert masked("4.48.3", "4.51.3", *where) is None, "4.48 leaves the window out of SDPA"
+    assert masked("4.48.3", "4.51.3", *where) is None, "each has a fault of the window"
+    older = masked("4.48.3", "4.57.6", *where)
+    assert older is not None
+    assert older.is_reference
+    assert older.fix != blame.fix
 
 
 def test_the_answer_names_the_fault_and_the_release_that_mends_it():

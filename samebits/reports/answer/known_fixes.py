@@ -45,8 +45,8 @@ class KnownFix(Record):
     """The prompt that shows it first; '' for any."""
     since: str = "0"
     """The first release with the fault."""
-    older_differ: bool = False
-    """Whether releases before ``since`` may differ there by a fault of their own, so that nothing is said of these."""
+    right_from: str = ""
+    """The first release that is known to be right there; '' if each is that has not the fault."""
     before: str = ""
     """The first release without it; '' as long as there is none."""
     why: str
@@ -79,10 +79,11 @@ class KnownFix(Record):
         )
 
     def parts(self, one: Version, other: Version) -> bool:
-        """Return True if one of two releases has the fault, and the other one is known to be without it."""
-        if self.older_differ and min(one, other) < Version(self.since):
+        """Return True if one of two releases has the fault, and the other one is known to be right there."""
+        if self.is_in(one) is self.is_in(other):
             return False
-        return self.is_in(one) is not self.is_in(other)
+        right = other if self.is_in(one) else one
+        return not self.right_from or right >= Version(self.right_from)
 
     def explains(self, cause: Cause, places: Iterable[Place]) -> bool:
         """Return True if a cause of these places lies where the fault is, and is of its kind."""
