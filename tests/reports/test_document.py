@@ -311,6 +311,35 @@ def test_headline_counts_the_cells_that_were_compared():
     )
 
 
+def raising_on(*stacks, reference):
+    """The sample with a row that raises on these stacks, and is compared with another one."""
+    row = next(row for row in sample_report().rows if row.model == "llama")
+    cells = {cell.cell.stack: cell for cell in row.cells}
+    raised = {
+        "verdict": Verdict.FAILED,
+        "judged": Verdict.FAILED,
+        "failure": Failure(phase="load", type="E", message="", traceback=""),
+    }
+    sound = {"verdict": Verdict.REFERENCE, "judged": Verdict.REFERENCE, "reference": None}
+    changed = {**dict.fromkeys(stacks, raised), reference: sound}
+    found = [cell.model_copy(update=changed.get(stack, {})) for stack, cell in cells.items()]
+    return with_rows(with_cells(row, *found, reference=reference))
+
+
+def test_headline_says_apart_what_raises_in_the_reference_alone():
+    assert headline(raising_on("4.48", reference="4.57")).endswith(
+        "3 identical, 1 raises in the reference alone."
+    )
+    assert headline(raising_on("5.9", reference="4.48")).endswith("3 identical, 1 failed.")
+    # a candidate raises, too: the upgrade does not repair it
+    assert headline(raising_on("4.48", "5.9", reference="4.57")).endswith("2 identical, 2 failed.")
+
+
+def test_headline_counts_a_failure_of_every_release_once_and_as_none_of_a_candidate():
+    assert headline(only_rows("t5-bare")).endswith("4 identical, 1 raises in every release.")
+    assert headline(only_rows("vanished")).endswith(" 0 identical, 1 raises in every release.")
+
+
 def test_since_names_the_stacks_that_are_good_again():
     row = next(row for row in sample_report().rows if row.model == "opensci-ref")
     assert since(row, ["5.0"]) == "5.0 (last good: 4.57; good again: 5.9)"

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.diagnose.everywhere import is_everywhere
+from samebits.diagnose.everywhere import everywhere, is_everywhere
 from samebits.records.ids import Level, Verdict
 from samebits.reports.answer import faults, result, worst_first
 from samebits.reports.sections.findings import named
@@ -94,9 +94,38 @@ def headline(report: Report) -> str:
     cells = report.cells
     compared = [cell for cell in cells if not is_reference(cell)]
     n_same = sum(map(holds, compared))
-    counts: Counter[Verdict] = Counter(cell.verdict for cell in cells)
-    parts = [f"{count(n_same)} identical", *_counted(counts), *_observed(cells)]
+    alone = {cell.cell for row in report.rows for cell in _reference_alone(row, report.reference)}
+    shared = {cell.cell for failure in everywhere(cells) for cell in failure.cells} - alone
+    aside = alone | shared
+    counts: Counter[Verdict] = Counter(cell.verdict for cell in cells if cell.cell not in aside)
+    parts = [
+        f"{count(n_same)} identical",
+        *_counted(counts),
+        *_aside(len(alone), "in the reference alone"),
+        *_aside(len({(cell.model, cell.variant) for cell in shared}), "in every release"),
+        *_observed(cells),
+    ]
     return f"{plural(len(compared), 'comparison')} ({_extent(report)}): {', '.join(parts)}."
+
+
+def _reference_alone(row: Row, reference: str) -> tuple[CellResult, ...]:
+    """Return the cell of the matrix's reference if it raises and no other cell fails, else ().
+
+    The cells of such a row are compared with a release that runs the model, so that this one is a candidate in it.
+    """
+    raising = tuple(cell for cell in row.cells if cell.verdict is Verdict.FAILED)
+    if len(raising) != 1 or raising[0].failure is None or is_everywhere(raising[0]):
+        return ()
+    is_of_reference = is_reference(raising[0]) or raising[0].cell.stack == reference
+    ran = any(cell.verdict not in _NOT_RUN for cell in row.cells)
+    return raising if is_of_reference and ran else ()
+
+
+_NOT_RUN = (Verdict.FAILED, Verdict.NOT_FINISHED, Verdict.ABSENT)
+
+
+def _aside(n: int, where: str) -> list[str]:
+    return [f"{count(n)} {'raises' if n == 1 else 'raise'} {where}"] if n else []
 
 
 def _observed(cells: list[CellResult]) -> Iterable[str]:
