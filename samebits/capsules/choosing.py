@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.diagnose.verdict import ENOUGH
 from samebits.records.ids import CellId, Verdict
 
 if TYPE_CHECKING:
@@ -55,4 +56,6 @@ def _is_wanted(result: CellResult, scope: Scope) -> bool:
         return False
     if result.reference in {None, result.cell} or result.unfinished is not None:
         return False
+    if result.signals and all(s.excused for s in result.signals if s.signal in ENOUGH):
+        return False  # no model is in the folder
     return scope == "all" or not result.verdict.passes

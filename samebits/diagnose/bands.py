@@ -45,6 +45,22 @@ def bands(
     return tuple(row_bands)
 
 
+def bands_in_words(results: Sequence[CellResult]) -> tuple[Band, ...]:
+    """Return the bands of a row without bits to compare again: cells of a band say the same of their differences."""
+    known = {"": _letter(0)}
+
+    def does(result: CellResult) -> str:
+        if _verdict_of(result) not in _AS_REFERENCE | _DIFFERENT:
+            return result.judged.value
+        said = "" if _verdict_of(result) in _AS_REFERENCE else result.headline
+        return known.setdefault(said, _letter(len(known)))
+
+    return tuple(
+        Band(stacks=tuple(result.cell.stack for result in cells), does=shown)
+        for shown, cells in groupby(results, does)
+    )
+
+
 _VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
 """Version numbers, which differ in the messages of releases that fail in the same way."""
 

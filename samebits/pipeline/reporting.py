@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from samebits.base.checkpoint import own_code
 from samebits.base.version import VERSION
 from samebits.diagnose import verdict
+from samebits.diagnose.bands import bands_in_words
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.findings import release
 from samebits.grafts.questions import with_graft
@@ -125,6 +126,10 @@ def _row(
     answers: Mapping[str, Answer],
 ) -> Row:
     model = scheduler.scope.matrix.model(row.model)
+    cells = tuple(results[cell] for cell in row.cells)
+    facts = dict(kept_row.facts)
+    if any(c.judged is not k.judged for c, k in zip(cells, kept_row.results, strict=True)):
+        facts["bands"] = bands_in_words(cells)  # a folder without a model
     return Row(
         model=row.model,
         variant=str(row.variant),
@@ -132,8 +137,8 @@ def _row(
         line=0 if scheduler.scope.order.checks else model.line,
         threads=scheduler.threads_of(row),
         reference=kept_row.reference,
-        cells=tuple(results[cell] for cell in row.cells),
-        **dict(kept_row.facts) | {"answers": joined(kept_row.facts.answers, answers)},
+        cells=cells,
+        **facts | {"answers": joined(kept_row.facts.answers, answers)},
     )
 
 
@@ -141,7 +146,9 @@ def _complete_results(kept_row: KeptRow) -> Iterator[CellResult]:
     """Yield the results of a row with their causes, grafts and findings."""
     for result in kept_row.results:
         cause, stack = kept_row.causes.get(result.cell.stack), result.cell.stack
-        with_findings = registry.explained(result, kept_row.findings)
+        with_findings = registry.explained(
+            registry.alone(result, kept_row.facts.answers), kept_row.findings
+        )
         yield with_graft(with_cause(with_findings, cause), kept_row.grafts.get(stack))
 
 

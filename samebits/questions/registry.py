@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from samebits.records.finding import RuleText
     from samebits.records.ids import Signal
     from samebits.records.ladder import Decider
+    from samebits.records.question import Answer
 
 _CORE = (
     attention,
@@ -133,6 +134,15 @@ def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
         for each in case.each_exception
         for sighting in rule.check(each)
     )
+
+
+def alone(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
+    """Return the result of a cell; of a folder that holds no model, judged by what else it holds."""
+    holds_no_model = result.judged is Verdict.NOT_OBSERVED and result.rest is None
+    for question in questions() if holds_no_model else ():
+        if question.alone is not None:
+            return question.alone(result, answers)
+    return result
 
 
 def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:

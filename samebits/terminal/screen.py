@@ -15,7 +15,7 @@ from samebits.findings.rule import COMPUTED
 from samebits.findings.rulebook import plain_title
 from samebits.questions.registry import codes_explaining
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, passing
+from samebits.reports.answer import answers, passing, same
 from samebits.reports.answer.releases import distinct
 from samebits.reports.beside import defects, raising_uses
 from samebits.reports.head import briefs
@@ -184,8 +184,8 @@ def _same(report: Report) -> str:
     if not compared or report.exit_code not in (PASS, UNASKED):
         return f"{report.matrix}  nothing could be compared"
     versions = [distinct(stack.id, report) for stack in report.stacks]
-    same = f"{report.matrix}  {' → '.join(versions)}: same bits"
-    return "; ".join((same, *passing(report)))
+    line = f"{report.matrix}  {' → '.join(versions)}: {same(report)}"
+    return "; ".join((line, *passing(report)))
 
 
 def _mark(report: Report, worst: Answer | None) -> Mark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from samebits.questions.question import ModelSection, Question, Section
+from samebits.questions.texts.alone import alone
 from samebits.questions.texts.ask import changes, of_captures, options
 from samebits.questions.texts.records import TEXTS
 from samebits.questions.texts.rules import RULES
@@ -13,6 +14,7 @@ QUESTION = Question(
     options=options,
     of_captures=of_captures,
     changes=changes,
+    alone=alone,
     rules=RULES,
     sections=(Section("findings.md", 40, tokenizers),),
     of_model=(ModelSection(90, tokenizers_of),),

@@ -15,7 +15,7 @@ from samebits.reports.answer.of_model import (
     only_rounding,
     worst_first,
 )
-from samebits.reports.answer.result import in_one_release, passing, result
+from samebits.reports.answer.result import in_one_release, passing, result, same
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import Side, faults, side
 
@@ -34,6 +34,7 @@ __all__ = [
     "only_rounding",
     "passing",
     "result",
+    "same",
     "side",
     "worst_first",
 ]

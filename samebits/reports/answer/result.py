@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from samebits.compare.registry import signal_names
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS, UNASKED
 from samebits.questions import questions
@@ -78,10 +79,19 @@ def _of_one(report: Report) -> str:
         if report.exit_code == INCOMPLETE:
             return "incomplete: nothing that was compared differs, but not everything was"
         passes = report.exit_code in (PASS, UNASKED)
-        return "same bits in every release that has it" if passes else _why(report)
+        return f"{same(report)} in every release that has it" if passes else _why(report)
     known = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
     return f"{known}{releases}{worst.change}"
+
+
+def same(report: Report) -> str:
+    """Return what is the same in a run in which nothing differs: bits, or what a folder without a model holds."""
+    compared = [cell for cell in report.cells if cell.judged is Verdict.IDENTICAL]
+    signals = {s.signal for cell in compared for s in cell.signals if s.outcome == "identical"}
+    if signals and signals.isdisjoint(signal_names()):
+        return compared[-1].headline
+    return "same bits"
 
 
 def _why(report: Report) -> str:
