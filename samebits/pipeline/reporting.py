@@ -47,7 +47,11 @@ def report_of(
 ) -> Report:
     """Return the report of a run, without what is known at its end only."""
     scope, order, matrix = scheduler.scope, scheduler.scope.order, scheduler.scope.matrix
-    complete = [result for kept_row in rows for result in _complete_results(kept_row)]
+    complete = [
+        result
+        for row, kept_row in zip(scope.plan.rows, rows, strict=True)
+        for result in _complete_results(kept_row, of_row(row, answers))
+    ]
     results, expected = verdict.apply_expected(
         [release.of_the_model(result) for result in complete],
         matrix.expected,
@@ -142,13 +146,12 @@ def _row(
     )
 
 
-def _complete_results(kept_row: KeptRow) -> Iterator[CellResult]:
-    """Yield the results of a row with their causes, grafts and findings."""
+def _complete_results(kept_row: KeptRow, answers: Mapping[str, Answer]) -> Iterator[CellResult]:
+    """Yield the results of a row with their causes, grafts and findings, and what answers add to them."""
     for result in kept_row.results:
         cause, stack = kept_row.causes.get(result.cell.stack), result.cell.stack
-        with_findings = registry.explained(
-            registry.alone(result, kept_row.facts.answers), kept_row.findings
-        )
+        completed = registry.completed(result, joined(kept_row.facts.answers, answers))
+        with_findings = registry.explained(completed, kept_row.findings)
         yield with_graft(with_cause(with_findings, cause), kept_row.grafts.get(stack))
 
 

@@ -152,8 +152,9 @@ class Question:
     """Returns the facts that differ between reference and candidate, by kind; they follow what the
     core has of that kind."""
 
-    alone: Callable[[CellResult, Mapping[str, Answer]], CellResult] | None = None
-    """Returns a cell of a folder that holds no model, with the verdict that the answers of its row give."""
+    completes: Callable[[CellResult, Mapping[str, Answer]], CellResult] | None = None
+    """Returns a cell with what the answers of its row add to it, before it is explained: the verdict of a folder that
+    holds no model, or which frames of an exception changed."""
 
     ask: Callable[[Run], Awaitable[ByRow]] | None = None
     """Asks cells by jobs of its own, and compares what they leave."""

@@ -136,12 +136,11 @@ def _sightings(rule: Rule, case: Case) -> Iterable[Sighting]:
     )
 
 
-def alone(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
-    """Return the result of a cell; of a folder that holds no model, judged by what else it holds."""
-    holds_no_model = result.judged is Verdict.NOT_OBSERVED and result.rest is None
-    for question in questions() if holds_no_model else ():
-        if question.alone is not None:
-            return question.alone(result, answers)
+def completed(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
+    """Return a cell with what the answers of its row add to it."""
+    for question in questions():
+        if question.completes is not None:
+            result = question.completes(result, answers)
     return result
 
 

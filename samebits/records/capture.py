@@ -6,6 +6,7 @@ is its schema, and the host reads captures only through it. Lists are in the ord
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import Field
@@ -50,6 +51,13 @@ class Frame(Record):
     code: str = ""
     own: bool = False
     """True if it is the model's remote code."""
+    changed: bool = False
+    """In a report: whether its function differs between the releases that are compared."""
+
+    @property
+    def is_of_model(self) -> bool:
+        """True if it is a line of one model's file in transformers."""
+        return self.file.startswith("transformers/models/") and "/auto/" not in self.file
 
 
 class Failure(Record):
@@ -73,6 +81,20 @@ class Failure(Record):
             if not line.rstrip().endswith(":"):
                 break
         return " ".join(lines)
+
+    @property
+    def place(self) -> Frame | None:
+        """The frame to name: the innermost one of the model's own code, or the one that raised if its file is a model's.
+
+        Where torch or shared code raised, it is the innermost frame whose function changed between the releases, else
+        that of a model's file.
+        """
+        inwards = self.frames[::-1]
+        own = (frame for frame in inwards if frame.own)
+        at_once = (frame for frame in inwards[:1] if frame.is_of_model)
+        changed = (frame for frame in inwards if frame.changed)
+        of_model = (frame for frame in inwards if frame.is_of_model)
+        return next(chain(own, at_once, changed, of_model, inwards), None)
 
     @property
     def may_be_the_machine(self) -> bool:

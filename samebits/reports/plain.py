@@ -96,10 +96,9 @@ def beginning(cell: CellResult) -> Beginning:
         what = "begins" if cause.decides else f"another difference, {place(cause)}, begins"
         begins = f"{what}: {on_one_line(cause.headline)}"
         return Beginning(statement, first, begins, tuple(places))
-    if cell.failure is None or not cell.failure.frames:
+    frame = cell.failure.place if cell.failure is not None else None
+    if frame is None:
         return Beginning(statement, first)
-    frames = cell.failure.frames
-    frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
     return Beginning(statement, first, "", (f"at {frame.file}:{frame.line} in {frame.function}",))
 
 

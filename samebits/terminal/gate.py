@@ -65,9 +65,8 @@ def _details(model: Verified) -> Iterator[str]:
         yield _SAYINGS[model.verdict]
     if model.reason:
         yield f"why: {' '.join(model.reason.split())}"
-    if model.failure is not None and model.failure.frames:
-        frames = model.failure.frames
-        frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
+    frame = model.failure.place if model.failure is not None else None
+    if frame is not None:
         yield f"at {frame.file}:{frame.line} in {frame.function}"
     if model.packages:
         yield f"packages: {packages_text(model.packages)}"

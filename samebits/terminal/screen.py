@@ -230,8 +230,8 @@ def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) ->
     The line that raises is the first of what is named already.
     """
     explaining = {defect.code for defect in advice([cell], report)}
-    frames = cell.failure.frames if cell.failure is not None else ()
-    shown = {(frame.file.rpartition("/")[2], frame.line) for frame in frames[-1:]}
+    frame = cell.failure.place if cell.failure is not None else None
+    shown = {(frame.file.rpartition("/")[2], frame.line)} if frame is not None else set()
     for code, place in places.items():
         if code in explaining and (place.file, place.line) not in shown:
             shown.add((place.file, place.line))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
 from samebits.matrix.plan import PlannedRow, first_on_cpu
-from samebits.questions.changes.compare import Side, step
+from samebits.questions.changes.compare import Side, changed_frames, step
 from samebits.questions.changes.reach import Calls, Model
 from samebits.questions.changes.records import (
     CHANGES,
@@ -34,6 +34,8 @@ from samebits.storage.receipt import source_digest
 
 if TYPE_CHECKING:
     from samebits.jobs.common import ReadyCell
+    from samebits.records.comparison import CellResult
+    from samebits.records.question import Answer
     from samebits.records.result import JobFile
 
 Cells = dict[str, list["ReadyCell"]]
@@ -56,11 +58,47 @@ async def ask(run: Run) -> dict[RowName, ChangesOfRow]:
             sides = {stack: cells[row][stack] for stack in pair}
             if (of_pair := await _step(run, row, sides, shelf)) is not None:
                 steps.setdefault(row, []).append(of_pair)
+    raised = {row: await _raised(run, stacks, shelf) for row, stacks in cells.items()}
     shelf.leave(frozenset())
     return {
-        row: ChangesOfRow(steps=tuple(of_row), off=tuple(sorted(_off(run, row))))
-        for row, of_row in steps.items()
+        row: ChangesOfRow(
+            steps=tuple(steps.get(row, ())), off=tuple(sorted(_off(run, row))), raised=raised[row]
+        )
+        for row in cells
+        if row in steps or raised[row]
     }
+
+
+async def _raised(run: Run, cells: Cells, shelf: Shelf) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Return stack -> the frames of its exception, as file and line, whose function the reference has otherwise."""
+    raised: dict[str, tuple[tuple[str, int], ...]] = {}
+    for stack, (cell, *_) in cells.items():
+        result = run.results.get(cell.cell)
+        before = result.reference.stack if result is not None and result.reference else stack
+        if result is None or result.failure is None or before == stack or before not in cells:
+            continue
+        sides = {before: cells[before], stack: cells[stack]}
+        if all(map(_has_sources, sides.values())):
+            reference, candidate = (shelf.release(name, of[0]) for name, of in sides.items())
+            frames = await asyncio.to_thread(
+                changed_frames, result.failure.frames, reference, candidate
+            )
+            raised |= {stack: frames} if frames else {}
+    return raised
+
+
+def of_cell(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
+    """Return a cell whose exception says which of its frames changed."""
+    answer = CHANGES.in_row(answers)
+    changed = answer.raised.get(result.cell.stack) if answer is not None else None
+    if result.failure is None or not changed:
+        return result
+    frames = tuple(
+        frame.model_copy(update={"changed": (frame.file, frame.line) in changed})
+        for frame in result.failure.frames
+    )
+    failure = result.failure.model_copy(update={"frames": frames})
+    return result.model_copy(update={"failure": failure})
 
 
 class Shelf:

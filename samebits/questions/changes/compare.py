@@ -13,18 +13,20 @@ from samebits.questions.changes.reach import owner_of, reached
 from samebits.questions.changes.records import Step, Unrun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from samebits.questions.changes.parts import Statement
     from samebits.questions.changes.reach import Calls, Model, Place, Reached
     from samebits.questions.changes.records import Near, Why
     from samebits.questions.changes.release import Release
     from samebits.questions.changes.source import Definition
+    from samebits.records.capture import Frame
 
 LISTED = 25
 """Definitions that a report lists at most for each step."""
 FEW = 3
 """Definitions that ran and are named at most: of more, their names say little of a difference."""
+_PACKAGE = "transformers/"
 _COMPUTES = re.compile(
     r"(models|loss|generation)/|(modeling|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
 )
@@ -94,6 +96,31 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
         unread=tuple(sorted(reference.reached.unread | candidate.reached.unread)),
         first=tuple(entry for _, entry in unrun[:LISTED]),
     )
+
+
+def changed_frames(
+    frames: Sequence[Frame], reference: Release, candidate: Release
+) -> tuple[tuple[str, int], ...]:
+    """Return file and line of those frames of a candidate's exception whose function the reference has otherwise.
+
+    A function inside another one, such as that of a decorator, is no frame of its definition.
+    """
+    return tuple(
+        (frame.file, frame.line)
+        for frame in frames
+        if frame.file.startswith(_PACKAGE)
+        and _has_changed(frame, frame.file.removeprefix(_PACKAGE), reference, candidate)
+    )
+
+
+def _has_changed(frame: Frame, file: str, reference: Release, candidate: Release) -> bool:
+    source = candidate.source(file)
+    start = max((line for line in source.by_line if line <= frame.line), default=0)
+    definition = source.definitions.get(source.by_line.get(start, ""))
+    if definition is None or definition.name.rpartition(".")[2] != frame.function:
+        return False
+    before = reference.source(file).definitions.get(definition.name)
+    return before is None or before.digest != definition.digest
 
 
 def _changed(reference: Side, candidate: Side) -> Iterator[Place]:

@@ -83,6 +83,8 @@ class ChangesOfRow(Answer):
     steps: tuple[Step, ...] = ()
     off: tuple[str, ...] = ()
     """Questions that the model was not asked, by the level of the run or by matrix.yaml."""
+    raised: dict[str, tuple[tuple[str, int], ...]] = Field(default_factory=dict)
+    """Stack -> file and line of frames of its exception whose function the reference has otherwise."""
 
 
 class StepFile(JobFile):

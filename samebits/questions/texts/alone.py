@@ -23,7 +23,9 @@ _MAX_SHOWN = 30
 
 
 def alone(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
-    """Return a cell of a folder without a model, judged by its texts; unchanged if none were compared."""
+    """Return a cell, of a folder without a model judged by its texts; unchanged if none were compared."""
+    if result.judged is not Verdict.NOT_OBSERVED or result.rest is not None:
+        return result
     row = TEXTS.in_row(answers)
     report = row.stacks.get(result.cell.stack) if row is not None else None
     if report is None or result.reference is None or report.reference != result.reference.stack:

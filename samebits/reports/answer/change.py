@@ -189,11 +189,8 @@ def where(cell: CellResult, report: Report) -> str:
 
 
 def _raised_at(failure: Failure) -> str:
-    frames = failure.frames
-    if not frames:
-        return ""
-    frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
-    return f"{frame.file}:{frame.line} in {frame.function}"
+    frame = failure.place
+    return f"{frame.file}:{frame.line} in {frame.function}" if frame is not None else ""
 
 
 def _cause(cell: CellResult, cause: Cause, report: Report) -> str:

@@ -10,16 +10,18 @@ from samebits.diagnose.exit_code import UNASKED
 from samebits.jobs.common import ReadyCell
 from samebits.pipeline.reporting import strictly
 from samebits.questions.changes import QUESTION, release
-from samebits.questions.changes.ask import ask
+from samebits.questions.changes.ask import ask, of_cell
 from samebits.questions.changes.records import CHANGES, ChangesOfRow, Step, Unrun
 from samebits.questions.changes.section import TITLE, brief, limit, of_model, of_run, unasked
+from samebits.records.capture import Failure, Frame
+from samebits.records.ids import Verdict
 from samebits.reports.formats import junit
 from samebits.reports.head import head
 from samebits.reports.model_pages import pages
 from samebits.text.names import page_path
 from samebits_wire import seal
 from tests.support.asked_run import CELL, LATER, PLAN, REF
-from tests.support.builders import model_spec
+from tests.support.builders import cell_result, model_spec
 from tests.support.sample_report import sample_report
 
 SOURCE = "def f(x):\n    return x {} 1\n\ndef g(x):\n    return f(x) {} 1\n"
@@ -38,6 +40,7 @@ class FakeRun:
         self.root = root
         self.matrix = SimpleNamespace(model=spec)
         self.reads = 0
+        self.results = {}
         self._entered = entered
         cache = SimpleNamespace(
             path=lambda folder, *names, facts: root / folder / f"{hash(repr(facts))}.json",
@@ -126,6 +129,25 @@ def test_a_stack_that_is_on_another_machine_has_no_step(sources, monkeypatch):
 
 def test_stacks_whose_jobs_recorded_nothing_have_no_step(sources):
     assert asyncio.run(ask(FakeRun(sources, entered={}))) == {}
+
+
+def raised(*lines):
+    """Return the result of the last stack, which raises in these lines."""
+    frames = [Frame(file=f"transformers/{file}", line=n, function="f") for file in F for n in lines]
+    failure = Failure(phase="load", type="E", message="", traceback="", frames=frames)
+    return cell_result(LATER, Verdict.FAILED, reference=CELL, failure=failure)
+
+
+def test_an_exception_says_which_of_its_frames_changed_though_nothing_else_ran(sources):
+    run = FakeRun(sources, entered={})
+    run.results = {LATER: raised(2)}
+    answer = asked(run)
+    assert not answer.steps
+    found = of_cell(raised(2), {CHANGES.name: answer})
+    assert [frame.changed for frame in found.failure.frames] == [True]
+    # f is the same in the two stacks before
+    run.results = {CELL: raised(2).model_copy(update={"cell": CELL, "reference": REF})}
+    assert asyncio.run(ask(run)) == {}
 
 
 UNRUN = Unrun(

@@ -3,10 +3,11 @@
 import pytest
 
 from samebits.questions.changes import compare
-from samebits.questions.changes.compare import Side
+from samebits.questions.changes.compare import Side, changed_frames
 from samebits.questions.changes.compare import step as step_between
 from samebits.questions.changes.reach import Calls, Model
 from samebits.questions.changes.release import Release
+from samebits.records.capture import Frame
 
 MODELING = """from ...cache import Cache
 from ...rope import ROPES
@@ -313,3 +314,37 @@ def test_generate_is_out_of_reach_of_a_model_that_does_not_generate(
     monkeypatch.setitem(FILES, "generation/utils.py", "def helper(x):\n    return x * 19\n")
     step = of(release, ("x * 19", "x * 23"), model=Model(generates=generates))
     assert (step.unrun, step.unreached) == counts
+
+
+def frame(function, file=OWN, code="", text=MODELING):
+    """Return a frame in the line of a text that has this code, else in the first one of the function."""
+    wanted = code or f"def {function}"
+    line = next(n for n, each in enumerate(text.splitlines(), 1) if wanted in each)
+    return Frame(file=f"transformers/{file}", line=line, function=function)
+
+
+def test_frames_whose_function_the_reference_has_otherwise_are_told_from_others(release):
+    forward, helper = (
+        frame("forward", code="return helper(x)"),
+        frame("helper", "utils/__init__.py", "return x * 2", UTILS),
+    )
+    torch = Frame(file="torch/nn/functional.py", line=3, function="linear")
+    frames = (forward, helper, torch)
+    sides = release("a"), release("b", ("x * 2", "x * 3"))
+    assert changed_frames(frames, *sides) == ((helper.file, helper.line),)
+    assert changed_frames(frames, sides[0], release("c", ("x * 2", "x  *  2"))) == ()
+
+
+def test_a_function_that_a_decorator_puts_around_another_one_is_no_frame_that_changed(release):
+    texts = (
+        "def helper(x):\n    return x * {}",
+        "def helper(x):\n    def wrapper():\n        return x * {}",
+    )
+    (plain, wrapped) = texts
+    old = release("a", (plain.format(2), wrapped.format(2)))
+    new = release("b", (plain.format(2), wrapped.format(3)))
+    line = UTILS.splitlines().index("def helper(x):") + 3
+    inside = Frame(file="transformers/utils/__init__.py", line=line, function="wrapper")
+    assert changed_frames((inside,), old, new) == ()
+    outside = inside.model_copy(update={"line": line - 2, "function": "helper"})
+    assert changed_frames((outside,), old, new)

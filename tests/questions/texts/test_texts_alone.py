@@ -4,7 +4,7 @@ import pytest
 
 from samebits.diagnose.bands import bands_in_words
 from samebits.diagnose.exit_code import exit_code
-from samebits.questions.registry import alone
+from samebits.questions.texts.alone import alone
 from samebits.questions.texts.ask import of_captures
 from samebits.questions.texts.records import TextsSignal
 from samebits.records.ids import Verdict

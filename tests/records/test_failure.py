@@ -1,0 +1,33 @@
+"""The frame of an exception that is named."""
+
+import pytest
+
+from samebits.records.capture import Failure, Frame
+
+OWN = Frame(file="modeling_mine.py", line=1, function="forward", own=True)
+MODEL = Frame(file="transformers/models/llama/modeling_llama.py", line=2, function="forward")
+AUTO = Frame(file="transformers/models/auto/auto_factory.py", line=3, function="from_pretrained")
+SHARED = Frame(file="transformers/cache_utils.py", line=4, function="update")
+TORCH = Frame(file="torch/nn/functional.py", line=5, function="linear")
+
+
+def changed(frame):
+    return frame.model_copy(update={"changed": True})
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([], None),
+        ([TORCH], TORCH),
+        ([AUTO, SHARED, TORCH], TORCH),
+        ([AUTO, SHARED, MODEL, TORCH], MODEL),
+        ([changed(AUTO), SHARED, MODEL], MODEL),
+        ([AUTO, MODEL, changed(SHARED), TORCH], changed(SHARED)),
+        ([changed(MODEL), MODEL, TORCH], changed(MODEL)),
+        ([OWN, changed(SHARED), TORCH], OWN),
+    ],
+)
+def test_the_place_is_a_line_that_changed_or_one_of_the_model_where_torch_raises(frames, place):
+    failure = Failure(phase="load", type="E", message="", traceback="", frames=frames)
+    assert failure.place == place
