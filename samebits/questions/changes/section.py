@@ -90,8 +90,8 @@ def of_run(report: Report) -> Markdown:
         return EMPTY
     intro = prose(
         "Functions, classes and constants of transformers that differ between two releases and that the "
-        "model can reach by name. One ran if a line ran that differs. A difference in what did not run cannot "
-        "show in a verdict."
+        "model can reach by name. One ran if a line ran that differs: other branches of it, and other values, may "
+        "not have. A difference in what did not run cannot show in a verdict."
     )
     header = ["model", "step", "changed", "ran", "did not run", "out of reach"]
     return page(
@@ -211,7 +211,7 @@ def limit(report: Report) -> str:
     if not unrun:
         named = sorted({name for row in report.rows for step in steps_of(row) for name in step.few})
         which = f" ({', '.join(named)})" if 0 < len(named) == changed else ""
-        return f"all of {definitions} of transformers within reach ran{which}"
+        return f"all of {definitions} of transformers within reach ran{which}, though perhaps not every branch"
     return f"{unrun:,} of {definitions} of transformers within reach did not run"
 
 
