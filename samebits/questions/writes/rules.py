@@ -1,4 +1,4 @@
-"""Rules for what a release writes: other names of tensors, and keys of the checkpoint that it loses."""
+"""Rules for what a release writes: names of tensors, keys of the checkpoint that it loses, and other values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
+from samebits.questions.writes.values import other_values
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -49,5 +50,6 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
 
 RULES = (
     Rule("SB208", _lost_keys),
+    Rule("SB217", other_values),
     Rule("SB311", _other_names),
 )
