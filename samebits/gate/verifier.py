@@ -169,6 +169,7 @@ class Verifier:
             "other_machine": machine_key(self.machine) != entry.machine,
             "other_probes": self._bench.probes[:SHORT] != entry.probes,
             "command": _command(entry, recorded, now, packages),
+            "raised": _raised_as_recorded(entry, state),
         }
         return _Current(
             entry, subject, runs, state, differing, files, known.model_copy(update=update)
@@ -346,6 +347,11 @@ def _without_rebuild(current: _Current) -> Verified | None:
             known, Kept.NOT_OBSERVED, f"{some(missing)}: {why or 'no reason was recorded'}"
         )
     return _ended(known, Kept.IDENTICAL, "")
+
+
+def _raised_as_recorded(entry: RecordedModel, state: CellState) -> dict[str, str]:
+    raised = failures(state.capture) if state.capture is not None else ()
+    return {f.phase: f.type for f in raised if entry.raised.get(f.phase) == f.type}
 
 
 def _new_failure(current: _Current) -> Failure | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from samebits.records.capture import Failure
 from samebits.records.ids import Signal
 from samebits.records.lock import Environment, RecordedMachine
 from samebits.records.record import Record
 from samebits.records.subject import Subject
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
+# History: 1: first. 2: phases that raise as recorded.
 
 
 class Kept(StrEnum):
@@ -99,6 +102,8 @@ class Verified(Record):
     reason: str = ""
     """Why it is undecided, failed, open …"""
     failure: Failure | None = None
+    raised: dict[str, str] = Field(default_factory=dict)
+    """Phase that raises as it did in the record, so that nothing of it is compared -> type of its exception."""
     command: str = ""
     """The command that compares both releases in full."""
 
@@ -107,7 +112,7 @@ class VerificationFile(Record):
     """What ``samebits verify --format json`` prints."""
 
     format: Literal["samebits-verification"] = "samebits-verification"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     lock: str
     environment: Environment
     machine: RecordedMachine

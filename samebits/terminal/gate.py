@@ -52,6 +52,8 @@ def _word(model: Verified) -> str:
 
 
 def _details(model: Verified) -> Iterator[str]:
+    for phase, type_ in model.raised.items():
+        yield f"{phase}: nothing was compared, as it raises {type_} as it did in the record"
     if model.verdict is Kept.IDENTICAL and model.first is None:
         if model.files:
             yield f"changed files of the checkpoint, which no recorded hash shows: {some(model.files)}"

@@ -43,6 +43,15 @@ def test_a_changed_file_that_no_hash_shows_is_named():
     ]
 
 
+def test_a_phase_that_raises_as_recorded_is_named_beside_bits_that_are_kept():
+    raised = {"greedy short": "ValueError"}
+    model = Verified(model=NAME, verdict=Kept.IDENTICAL, n_tensors=1, raised=raised)
+    assert list(model_lines(model)) == [
+        f"{NAME}: identical: 1 hash",
+        "  greedy short: nothing was compared, as it raises ValueError as it did in the record",
+    ]
+
+
 def test_every_fact_of_a_difference_has_a_line():
     model = Verified(
         model=NAME,

@@ -26,7 +26,7 @@ LISTED = 25
 """Definitions that a report lists at most for each step."""
 FEW = 3
 """Definitions that ran and are named at most: of more, their names say little of a difference."""
-_PACKAGE = "transformers/"
+_TRANSFORMERS = "transformers/"
 _COMPUTES = re.compile(
     r"(models|loss|generation)/|(modeling|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
 )
@@ -108,8 +108,8 @@ def changed_frames(
     return tuple(
         (frame.file, frame.line)
         for frame in frames
-        if frame.file.startswith(_PACKAGE)
-        and _has_changed(frame, frame.file.removeprefix(_PACKAGE), reference, candidate)
+        if frame.file.startswith(_TRANSFORMERS)
+        and _has_changed(frame, frame.file.removeprefix(_TRANSFORMERS), reference, candidate)
     )
 
 
