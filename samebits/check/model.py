@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits.base.checkpoint import ADAPTER, OwnCode, own_code
+from samebits.base.checkpoint import ADAPTER, OwnCode, json_of, own_code
 from samebits.base.digests import digest_of
 from samebits.base.errors import nearest, shown
 from samebits.base.homes import expanded
@@ -259,14 +259,43 @@ _OTHER_LIBRARIES = {
 """File of a checkpoint that another library loads -> that library."""
 
 
+_OF_TASKS = {
+    "CAUSAL_LM": "ForCausalLM",
+    "SEQ_2_SEQ_LM": "ForSeq2SeqLM",
+    "SEQ_CLS": "ForSequenceClassification",
+    "TOKEN_CLS": "ForTokenClassification",
+    "QUESTION_ANS": "ForQuestionAnswering",
+    "FEATURE_EXTRACTION": "ForFeatureExtraction",
+}
+"""``task_type`` of adapter_config.json -> the end of the class of peft that loads it; without one, AutoPeftModel does."""
+
+
+def _adapter_alone(path: Path) -> str:
+    """Return that a folder holds an adapter alone, and the commands that make a model of it."""
+    settings = json_of(path / ADAPTER)
+    task = settings.get("task_type") if isinstance(settings, dict) else None
+    name = f"AutoPeftModel{_OF_TASKS.get(str(task), '')}"
+    folder, merged = (shlex.quote(f"{path}{end}") for end in ("", "-merged"))
+    code = (
+        f"import sys; from peft import {name} as M; "
+        "M.from_pretrained(sys.argv[1], torch_dtype='auto').merge_and_unload().save_pretrained(sys.argv[2])"
+    )
+    refused = (
+        f"{shown(str(path))} holds an adapter and not a model: only samebits check joins it with its base. Else merge "
+        "it into its base, where peft is installed, and name the folder of the whole:"
+    )
+    lines = [refused, f'  python -c "{code}" {folder} {merged}']
+    if tokenizers := sorted(file.name for file in path.glob("*token*") if file.is_file()):
+        files = " ".join(shlex.quote(str(path / name)) for name in tokenizers)
+        lines.append(f"  cp {files} {merged}")
+    return "\n".join(lines)
+
+
 def _without_config(path: Path) -> str:
     """Return what is wrong with a folder without config.json, and which folder is probably meant."""
     fault = f"{shown(str(path))} contains no config.json, so it is no checkpoint of transformers"
     if (path / ADAPTER).is_file():
-        return (
-            f"{shown(str(path))} holds an adapter and not a model: only samebits check joins it with its base. Else merge "
-            "it into its model (merge_and_unload of peft), save that, and name its folder"
-        )
+        return _adapter_alone(path)
     if ggufs := sorted(file.name for file in path.glob("*.gguf")):
         return f"{path} contains only {ggufs[0]}. {GGUF}"
     library = next((n for file, n in _OTHER_LIBRARIES.items() if (path / file).is_file()), None)

@@ -1,6 +1,7 @@
 """A model of the command line: its folder or id, and a message for each way to miss it."""
 
 import json
+import shlex
 import struct
 from pathlib import Path
 
@@ -73,6 +74,28 @@ def test_an_odd_config_is_no_crash(folder, config):
     model = read_model("m")
     assert (model.saved_with, model.has_code) == (None, False)
     assert model.kind
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("SEQ_CLS", "AutoPeftModelForSequenceClassification as M"),
+        ("CAUSAL_LM", "AutoPeftModelForCausalLM as M"),
+        (None, "AutoPeftModel as M"),
+    ],
+)
+def test_an_adapter_alone_is_refused_with_the_commands_that_make_a_model_of_it(folder, task, name):
+    own = folder / "my lora"
+    own.mkdir()
+    (own / "adapter_config.json").write_text(json.dumps({"task_type": task}))
+    (own / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError) as raised:
+        read_model("./my lora")
+    refused, merge, copy = str(raised.value).splitlines()
+    assert "only samebits check joins it" in refused
+    assert name in merge
+    assert shlex.split(merge)[-2:] == ["my lora", "my lora-merged"]
+    assert copy.split(maxsplit=1) == ["cp", "'my lora/tokenizer.json' 'my lora-merged'"]
 
 
 @pytest.mark.parametrize(
