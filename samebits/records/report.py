@@ -33,7 +33,7 @@ SCHEMA_VERSION: Literal[25] = 25
 # 22: all exceptions of a cell that count; which prompts a finding may explain.
 # 23: what a class reads of its base model that was saved alone; training of projections on a frozen base.
 # 24: which stack raises, of a finding about a release; names of a few changed definitions that ran.
-# 25: which frames of an exception changed between the releases.
+# 25: which frames of an exception changed; how first weights of new models are drawn; edits of the loaded model.
 
 
 class StackReport(Record):

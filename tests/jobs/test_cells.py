@@ -143,6 +143,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
                 "pipelines",
                 "arguments",
                 "classes",
+                "initial",
                 "exports",
                 "relations",
                 "usage",

@@ -273,13 +273,28 @@ def _layout(tensor: torch.Tensor) -> str:
 
 def calling_function() -> tuple[str, str]:
     """Return the innermost function outside torch and the probes, and its file and line."""
+    frame = calling_frame()
+    return ("", "") if frame is None else (function_of(frame), place_of(frame))
+
+
+def calling_frame(*passed_over: str) -> Any:
+    """Return the frame of the innermost function outside torch, the probes and files whose paths end so; None without one."""
     for frame in _frames():
         path = frame.f_code.co_filename.replace("\\", "/")
-        if "/torch/" in path or "/probes/" in path or path.startswith("<"):
-            continue
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-        return name, f"{package_path(path)}:{frame.f_lineno}"
-    return "", ""
+        is_between = "/torch/" in path or "/probes/" in path or path.startswith("<")
+        if not is_between and not path.endswith(passed_over):
+            return frame
+    return None
+
+
+def function_of(frame: Any) -> str:
+    """Return the name of a frame's function, with its class where Python knows it."""
+    return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+
+
+def place_of(frame: Any) -> str:
+    """Return the file of a frame in its package, and the line."""
+    return f"{package_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _frames() -> Iterator[Any]:

@@ -370,7 +370,7 @@ def loaded_with(
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
     """Return the parameters and buffers of a model of the same class made from the config only."""
     progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
-    return _named_tensors(_from_config(type(model), config, source).to(source.device))
+    return _named_tensors(from_config(type(model), config, source).to(source.device))
 
 
 def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
@@ -381,17 +381,18 @@ def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Te
     """
     progress.tick("fresh model without parameters")
     with meta.parameters_without_values():
-        twin = _from_config(type(model), config, source)
+        twin = from_config(type(model), config, source)
     return {
         name: tensor if tensor.is_meta else tensor.to(source.device)
         for name, tensor in _named_tensors(twin).items()
     }
 
 
-def _from_config(model_class: Any, config: Any, source: Source) -> Any:
+def from_config(model_class: Any, config: Any, source: Source, seed: int = 1) -> Any:
+    """Return a model of a class that is made from the config alone, in the source's dtype."""
     arguments = source.constructor_arguments(model_class, config)
     arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     with forks.default_dtype_kept():
         return model_class._from_config(copy.deepcopy(config), **arguments)
 

@@ -40,6 +40,8 @@ class ClassLoad(Record):
     n_fresh: int = 0
     """Tensors of this model whose bytes are not from the files."""
     fresh: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
+    """The first tensors of this model that hold the fill of unwritten memory and nothing else."""
     outputs: Literal["same bits", "rounding", "other bits"] | None = None
     """What the base model in it computes, compared with the base model in the checkpoint's own class; None: these
     are of different classes, or a forward raises."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import transformers
 
-from samebits_probe.model import alignment, forks, load, outputs
+from samebits_probe.model import alignment, forks, heap, load, outputs
 from samebits_probe.model.tensor import hash_or_none, same_bytes
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -235,7 +235,8 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return None, {"raised": raised(error)}, []
     alignment.align(model)
-    digests = {name: hash_or_none(tensor) for name, tensor in model.state_dict().items()}
+    of_model = model.state_dict()
+    digests = {name: hash_or_none(tensor) for name, tensor in of_model.items()}
     here = set(digests.values())
     left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
@@ -247,6 +248,7 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
         "left": [name for name, _ in left.values()][:_MAX_NAMES],
         "n_fresh": len(fresh),
         "fresh": fresh[:_MAX_NAMES],
+        "unwritten": [n for n, t in of_model.items() if heap.holds_pattern(t, "a")][:_MAX_NAMES],
         **own.outputs(model),
     }
     return model, found, fresh
