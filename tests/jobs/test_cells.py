@@ -145,6 +145,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
                 "classes",
                 "initial",
                 "exports",
+                "edits",
                 "relations",
                 "usage",
             )

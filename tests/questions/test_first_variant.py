@@ -5,7 +5,7 @@ import pytest
 from samebits.pipeline.answers import options_of
 from tests.support.builders import cell_id, model_spec
 
-NAMES = ("arguments", "classes", "pipelines", "processors", "usage")
+NAMES = ("arguments", "classes", "edits", "pipelines", "processors", "usage")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,7 +20,7 @@ MOST_FORWARDS = {"forward": 5, "greedy": 38, "state": 1, "integrity": 2}
 """Three prompts, each run once and watched; two of them, the first and the padded one, plainly as well, as a
 check. Twelve tokens each, and two of the first prompt watched; the first prompt once more; before and after
 a save."""
-OF_A_MADE_MODEL = {"relations", "usage"}
+OF_A_MADE_MODEL = {"edits", "relations", "usage"}
 """Phases whose forwards are those of a made model."""
 MOST_MEMORY = 5.0
 """Times the weights that all processes of both stacks hold at once: two jobs, each with its model and, for

@@ -126,12 +126,17 @@ def _from_labels(model: Any) -> str:
 
 
 def _set(model: Any, part: str, **named: Any) -> str:
-    """Put a part where it is, and say whether the getter returns it."""
+    """Put a copy of a part in its place, and say whether the getter returns it and the model has it."""
     module = getattr(model, f"get_{part}")(**named)
     if module is model or not any(module is own for own in model.modules()):
         raise NoMeaning("the model has no such part")
-    getattr(model, f"set_{part}")(module, **named)
-    return str(getattr(model, f"get_{part}")(**named) is module)
+    try:
+        twin = copy.deepcopy(module)
+    except Exception as error:
+        raise NoMeaning("the part cannot be copied") from error
+    getattr(model, f"set_{part}")(twin, **named)
+    is_there = any(twin is own for own in model.modules())
+    return str(is_there and getattr(model, f"get_{part}")(**named) is twin)
 
 
 def _stretched(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:

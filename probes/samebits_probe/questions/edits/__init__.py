@@ -1,0 +1,1 @@
+"""What users change of a loaded model before they use it: its vocabulary, its labels, its dtype, a copy of it."""

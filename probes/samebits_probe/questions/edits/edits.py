@@ -1,0 +1,122 @@
+"""Edits of a loaded model: those that leave it as it is in one child, each of the others in a child of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from samebits_probe.model.distance import same_bytes
+from samebits_probe.process import fork, progress
+from samebits_probe.questions.edits import others, resizing
+from samebits_probe.questions.edits.subject import (
+    EDIT,
+    Done,
+    Facts,
+    LeftOut,
+    Subject,
+    save_and_load,
+)
+
+_PLAIN = ""
+"""Name of what the model does without an edit."""
+_LABELS = "forward with labels"
+
+
+def edits(subject: Subject) -> dict[str, Facts]:
+    """Return edit -> what comes of it; {} if forward raises before one, or gives other numbers each time."""
+    progress.tick("copies")
+    found: dict[str, Facts] = _in_child(subject, _others)
+    if (plain := found.pop(_PLAIN)).get("left_out"):
+        return {}
+    ways = _sizes(subject)
+    for i, (name, arguments) in enumerate(ways.items(), 1):
+        progress.tick(name, i, len(ways))
+        resize = partial(_resized, arguments=arguments, is_used=name in resizing.USED)
+        facts = found[f"resize_token_embeddings(), {name}"] = _in_child(subject, resize)
+        if i == 1 and facts["raised"][EDIT]:
+            break  # the other ways raise the same
+    if any(
+        part.startswith("saved") for facts in found.values() for part in facts.get("broken", ())
+    ):
+        plain |= {"broken": _in_child(subject, _saved).get("broken", {})}
+    return {name: _without(facts, plain) for name, facts in found.items()}
+
+
+def _in_child(subject: Subject, ask: Callable[[Subject], Any]) -> Any:
+    def asked() -> Any:
+        with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
+            return ask(subject._replace(folder=Path(folder)))
+
+    return fork.run_in_fork(asked)
+
+
+def _others(subject: Subject) -> dict[str, Facts]:
+    """Return what the model does without an edit, and what comes of those that need no other child."""
+    first = others.Copies(subject.model)
+    done, plain = Done(), {}
+    with done.leaving_out():
+        plain = _plain(subject, done)
+    found = {_PLAIN: done.content()}
+    if done.left_out:
+        return found
+    for name, ask in others.EDITS.items():
+        done = Done()
+        with done.leaving_out():
+            ask(subject, first, plain, done)
+        found[name] = done.content()
+    return found
+
+
+def _plain(subject: Subject, done: Done) -> dict[str, Any]:
+    """Return what the model computes, and note whether it takes labels.
+
+    Raises:
+        LeftOut: forward raises, or gives other numbers each time.
+
+    """
+    try:
+        plain, again = subject.forward(), subject.forward()
+    except Exception as error:  # the forward of the cell has it
+        msg = "forward raises"
+        raise LeftOut(msg) from error
+    if not all(same_bytes(plain[name], again[name]) for name in plain):
+        msg = "forward gives other numbers each time"
+        raise LeftOut(msg)
+    ids = {name: subject.kwargs[name] for name in resizing.IDS if name in subject.kwargs}
+    labels = resizing.with_labels(subject, ids)
+    if labels is not None:
+        done.step(_LABELS, lambda: subject.forward(**labels))
+    return plain
+
+
+def _sizes(subject: Subject) -> dict[str, Facts]:
+    try:
+        return dict(resizing.sizes(subject))
+    except LeftOut:
+        return {}
+
+
+def _resized(subject: Subject, arguments: Facts, *, is_used: bool) -> Facts:
+    done = Done()
+    resizing.resized(subject, done, arguments, is_used=is_used)
+    return done.content()
+
+
+def _saved(subject: Subject) -> Facts:
+    """Return what a save and a load change without an edit."""
+    done = Done()
+    subject.forward()  # as before an edit
+    save_and_load(subject, subject.model, done, "untouched")
+    return done.content()
+
+
+def _without(found: Facts, plain: Facts) -> Facts:
+    """Return what comes of an edit, without what is so before one."""
+    for field in ("raised", "broken"):
+        known = {name for name, value in plain.get(field, {}).items() if value}
+        if field in found:
+            found[field] = {n: value for n, value in found[field].items() if n not in known}
+    return found

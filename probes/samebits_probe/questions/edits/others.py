@@ -1,0 +1,161 @@
+"""Copies of a model, a new model that gets its tensors, other labels for its checkpoint, another dtype."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import transformers
+
+from samebits_probe.model import forks, load
+from samebits_probe.model.inputs import in_dtype
+from samebits_probe.questions.edits.subject import (
+    EDIT,
+    MAX_NAMES,
+    Done,
+    LeftOut,
+    Subject,
+    Tensors,
+    parameters,
+    state,
+)
+
+_LABELS = 3
+"""Labels of the checkpoint's classifier, where it has none of its own."""
+_MORE = 2
+"""Labels more than the checkpoint has."""
+
+
+class Copies:
+    """Copies of a model that no prompt has run: users copy it before they run it."""
+
+    def __init__(self, model: Any) -> None:
+        self.tensors = state(model)
+        self.done = Done()
+        self.model = self.done.step(EDIT, lambda: copy.deepcopy(model))
+
+
+def copied(subject: Subject, first: Copies, plain: Tensors, done: Done) -> None:
+    """Note what a copy of a model with all that it holds has otherwise."""
+    done.raised, twin = first.done.raised, first.model
+    if twin is None:
+        return
+    done.keeps("tensors", first.tensors, state(twin))
+    if _n_tensors(subject.model) != _n_tensors(twin):
+        done.broken["tie"] = f"{_n_tensors(subject.model)} tensors → {_n_tensors(twin)}"
+    _compare(subject, twin, plain, done)
+
+
+def _compare(subject: Subject, twin: Any, plain: Tensors, done: Done) -> None:
+    answer = done.step("forward", lambda: subject.forward(twin))
+    if answer is not None:
+        done.computes("outputs", plain, answer)
+
+
+def _n_tensors(model: Any) -> int:
+    return len({tensor.untyped_storage().data_ptr() for tensor in model.parameters()})
+
+
+def refilled(subject: Subject, first: Copies, plain: Tensors, done: Done) -> None:
+    """Make a new model of the config, and give it the tensors of the first one."""
+    model_class, config = type(subject.model), copy.deepcopy(subject.model.config)
+    arguments = subject.source.constructor_arguments(model_class, config)
+    arguments |= {forks.dtype_keyword(): subject.model.dtype}
+
+    def made() -> Any:
+        with forks.default_dtype_kept():
+            return model_class._from_config(config, **arguments).eval()
+
+    twin = done.step("a new model", made)
+    if twin is None:
+        return
+    loaded = done.step(EDIT, lambda: twin.load_state_dict(first.tensors, strict=False))
+    if loaded is None:
+        return
+    if names := [*loaded.missing_keys, *loaded.unexpected_keys]:
+        done.broken["names"] = ", ".join(names[:MAX_NAMES])
+        return
+    _compare(subject, twin, plain, done)
+
+
+def relabelled(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
+    """Load a checkpoint with another number of labels than its classifier has."""
+    model_class, source, classifier = _classifier(subject)
+    n_labels = int(classifier.config.num_labels) + _MORE
+    options = (*source.options, ("num_labels", n_labels), ("ignore_mismatched_sizes", True))
+    wanted = source._replace(options=options)
+    pair = done.step(EDIT, lambda: load.from_pretrained(model_class, wanted, 0, "other labels"))
+    if pair is None:
+        return
+    model, info = pair
+    before, after = parameters(classifier), parameters(model)
+    fit = {n: t for n, t in before.items() if n not in after or after[n].shape == t.shape}
+    done.keeps("other parameters", fit, after)
+    new = {n: t for n, t in after.items() if n not in fit}
+    shapes = {name: " x ".join(map(str, tensor.shape)) for name, tensor in new.items()}
+    done.facts = {
+        "new parameters": ("", ", ".join(sorted(shapes.values()))),
+        "mismatched_keys": ("", str(len(forks.loading_info(info)["mismatched_keys"]))),
+        "num_labels": ("", str(model.config.num_labels)),
+        "id2label": ("", str(len(model.config.id2label))),
+    }
+    if names := [n for n, t in new.items() if not bool(t.isfinite().all())]:
+        done.broken["finite"] = ", ".join(names[:MAX_NAMES])
+        return
+    wide = {name: tensor.double() for name, tensor in new.items()}
+    done.new = {
+        shapes[name]: {"mean": float(t.mean()), "spread": float(t.std(unbiased=False))}
+        for name, t in wide.items()
+    }
+
+
+def _classifier(subject: Subject) -> tuple[Any, load.Source, Any]:
+    """Return a class with a classifier, its checkpoint, and the model in it."""
+    model, source = subject.model, subject.source
+    if "Classification" in type(model).__name__:
+        return type(model), source, model
+    mapping = transformers.AutoModelForSequenceClassification._model_mapping
+    if type(model.config) not in mapping:
+        msg = "no classifier for its config"
+        raise LeftOut(msg)
+    model_class, saved = mapping[type(model.config)], subject.saved("classifier")
+    labelled = source._replace(options=(*source.options, ("num_labels", _LABELS)))
+    try:
+        classifier, _ = load.from_pretrained(model_class, labelled, 0, "classifier")
+        classifier.save_pretrained(saved.where)
+    except Exception as error:  # another question loads other classes
+        msg = "its classifier does not load or save"
+        raise LeftOut(msg) from error
+    return model_class, saved, classifier
+
+
+def cast(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
+    """Cast a model to bfloat16 and back; it is another one then."""
+    model = subject.model
+    if any(p.dtype != torch.float32 for p in model.parameters()):
+        msg = "it is not in float32"
+        raise LeftOut(msg)
+    if done.step(EDIT, lambda: model.to(torch.bfloat16)) is None:
+        return
+    named = (*model.named_parameters(), *model.named_buffers())
+    wide = {
+        name.rpartition(".")[2]: str(tensor.dtype).removeprefix("torch.")
+        for name, tensor in named
+        if tensor.is_floating_point() and tensor.dtype != torch.bfloat16
+    }
+    done.facts["not in bfloat16"] = ("", ", ".join(f"{n} {d}" for n, d in sorted(wide.items())))
+    narrow = in_dtype(subject.kwargs, torch.bfloat16)
+    done.step("forward in bfloat16", lambda: subject.forward(**narrow))
+    done.step("float()", model.float)
+    done.step("forward after float()", subject.forward)
+
+
+EDITS: Mapping[str, Callable[[Subject, Copies, Tensors, Done], None]] = {
+    "copy.deepcopy(model)": copied,
+    "load_state_dict() of a new model": refilled,
+    "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)": relabelled,
+    "model.to(torch.bfloat16)": cast,
+}
+"""In the order of asking: the last one changes the model."""

@@ -1,0 +1,108 @@
+"""Edits of a loaded model in two releases: what breaks, what is done otherwise, what is drawn alike."""
+
+import pytest
+
+from samebits.questions.edits.compare import differences
+from samebits.questions.edits.records import EditsSignal
+from samebits.questions.edits.section import SECTION
+from tests.support.asked import findings_of, report_of
+
+MORE, MEAN_OFF = (
+    f"resize_token_embeddings(), more tokens{way}" for way in ("", ", mean_resizing=False")
+)
+COPY = "copy.deepcopy(model)"
+
+
+def edit(**changed):
+    facts = {"asked": ("", "107"), "config.vocab_size": ("99", "107")}
+    new = {"input embeddings": {"old": "a1", "mean": 0.0, "spread": 3e-5}}
+    return {"raised": {"": "", "forward": ""}, "facts": facts, "new": new} | changed
+
+
+def facts(**changed):
+    return edit(facts=edit()["facts"] | changed)
+
+
+def drawn(old, mean, spread):
+    return edit(new={"input embeddings": {"old": old, "mean": mean, "spread": spread}})
+
+
+SOUND = edit()
+STALE = facts(**{"config.vocab_size": ("99", "99")})
+BROKEN = edit(broken={"tie": "apart → tied", "outputs": "logits by up to 15 of 9.1"})
+
+
+def signal(done, name=MORE, **others):
+    return EditsSignal.model_validate({"after": {name: done, **others}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (SOUND, SOUND, []),
+        (SOUND, STALE, ["config.vocab_size"]),
+        (STALE, SOUND, ["config.vocab_size"]),
+        (SOUND, BROKEN, ["outputs", "tie"]),
+        (BROKEN, BROKEN, []),
+        # a release that has another config before the edit does not edit it otherwise
+        (SOUND, facts(**{"config.vocab_size": ("100", "99")}), []),
+        (SOUND, STALE | {"left_out": "it has no table of token embeddings"}, []),
+        # another number of tokens
+        (SOUND, facts(asked=("", "104"), **{"config.vocab_size": ("99", "104")}), []),
+        # 4.48 takes the mean where later releases draw beside it
+        (SOUND, drawn("a1", 0.0, 0.0), []),
+        (SOUND, drawn("a1", 0.1, 0.09), ["new values of input embeddings"]),
+        (SOUND, drawn("a1", 0.1, 0.0), ["new values of input embeddings"]),
+        # the mean is that of other rows
+        (SOUND, drawn("b2", 0.1, 0.0), []),
+        # two draws of one distribution
+        (drawn("a1", 0.004, 0.15), drawn("a1", 0.02, 0.16), []),
+    ],
+)
+def test_what_differs(before, after, what):
+    assert sorted(each.what for each in differences(signal(before), signal(after))) == what
+
+
+def codes(before, after):
+    return findings_of("edits", before, after)
+
+
+def test_what_an_edit_breaks_is_named_without_another_release():
+    (finding,) = codes(signal(BROKEN), signal(BROKEN)).values()
+    assert finding.code == "SB952"
+    assert finding.where == MORE
+    assert finding.evidence[1].endswith("logits by up to 15 of 9.1")
+
+
+def test_ways_of_one_edit_that_break_the_same_are_named_once():
+    both = {MEAN_OFF: BROKEN, COPY: edit(broken={"tensors": "w"})}
+    report = report_of("edits", signal(SOUND, **both), signal(BROKEN, **both))
+    page = SECTION.of_run(report)
+    assert MORE in page
+    assert MEAN_OFF not in page
+    (finding,) = codes(signal(SOUND), signal(BROKEN, **{MEAN_OFF: BROKEN})).values()
+    assert finding.where == MORE
+
+
+def test_what_one_release_does_otherwise_shows_both_sides():
+    (finding,) = codes(signal(SOUND), signal(STALE)).values()
+    assert finding.code == "SB953"
+    assert finding.evidence == ("4.48: config.vocab_size: 107", "5.x: config.vocab_size: 99")
+
+
+def test_what_breaks_is_not_named_twice():
+    stale = BROKEN | {"facts": STALE["facts"]}
+    assert {*codes(signal(SOUND), signal(stale))} == {"SB952"}
+
+
+def test_an_edit_that_one_release_refuses_is_a_use_that_raises():
+    refused = {"raised": {"": "TypeError: unexpected keyword argument 'mean_resizing'"}}
+    (finding,) = codes(signal(SOUND, MEAN_OFF), signal(refused, MEAN_OFF)).values()
+    assert finding.code == "SB931"
+    assert MEAN_OFF in finding.where
+    assert not codes(signal(refused), signal(refused))
+
+
+def test_sound_edits_are_no_finding():
+    assert not codes(signal(SOUND), signal(SOUND))
+    assert not SECTION.of_run(report_of("edits", signal(SOUND), signal(SOUND)))
