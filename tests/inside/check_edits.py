@@ -275,5 +275,14 @@ def test_what_a_save_breaks_without_an_edit_is_no_fault_of_the_edit():
             twin.model.norm.weight.data.zero_()
             transformers.LlamaForCausalLM.save_pretrained(twin, *args, **kwargs)
 
+    class Refuses(transformers.LlamaForCausalLM):
+        def save_pretrained(self, folder, *args, **kwargs):
+            if not str(folder).endswith("own"):
+                raise RuntimeError(folder)
+            transformers.LlamaForCausalLM.save_pretrained(self, folder, *args, **kwargs)
+
+    raised = edits.edits(subject(llama(Refuses)))[MORE]["raised"]
+    assert "forward" in raised
+    assert "save_pretrained" not in raised
     done = edits.edits(subject(llama(Forgets)))[MORE]
     assert not any(part.startswith("saved") for part in done.get("broken", {})), done

@@ -5,7 +5,7 @@ probes/samebits_probe/questions/edits/ writes :class:`EditsSignal` without this 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -63,6 +63,11 @@ class EditsSignal(Answer):
     """Edit, as the call -> what comes of it."""
     asked_of: MadeModel | None = None
     """The made model that answered for a large one; None: the model itself did."""
+
+    def trimmed(self) -> Self:
+        """Return what came of the edits without the steps that were tried."""
+        after = {name: edit.model_copy(update={"raised": {}}) for name, edit in self.after.items()}
+        return self.model_copy(update={"after": after})
 
 
 class EditDifference(Record):

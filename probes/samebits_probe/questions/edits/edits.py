@@ -13,6 +13,7 @@ from samebits_probe.process import fork, progress
 from samebits_probe.questions.edits import others, resizing
 from samebits_probe.questions.edits.subject import (
     EDIT,
+    SAVING,
     Done,
     Facts,
     LeftOut,
@@ -23,6 +24,7 @@ from samebits_probe.questions.edits.subject import (
 _PLAIN = ""
 """Name of what the model does without an edit."""
 _LABELS = "forward with labels"
+_FIELDS = ("raised", "broken")
 
 
 def edits(subject: Subject) -> dict[str, Facts]:
@@ -36,12 +38,11 @@ def edits(subject: Subject) -> dict[str, Facts]:
         progress.tick(name, i, len(ways))
         resize = partial(_resized, arguments=arguments, is_used=name in resizing.USED)
         facts = found[f"resize_token_embeddings(), {name}"] = _in_child(subject, resize)
-        if i == 1 and facts["raised"][EDIT]:
+        if i == 1 and facts.get("raised", {}).get(EDIT):
             break  # the other ways raise the same
-    if any(
-        part.startswith("saved") for facts in found.values() for part in facts.get("broken", ())
-    ):
-        plain |= {"broken": _in_child(subject, _saved).get("broken", {})}
+    if any(_fails_saved(facts) for facts in found.values()):
+        saved = _in_child(subject, _saved)
+        plain = {field: plain.get(field, {}) | saved.get(field, {}) for field in _FIELDS}
     return {name: _without(facts, plain) for name, facts in found.items()}
 
 
@@ -101,7 +102,8 @@ def _sizes(subject: Subject) -> dict[str, Facts]:
 
 def _resized(subject: Subject, arguments: Facts, *, is_used: bool) -> Facts:
     done = Done()
-    resizing.resized(subject, done, arguments, is_used=is_used)
+    with done.leaving_out():
+        resizing.resized(subject, done, arguments, is_used=is_used)
     return done.content()
 
 
@@ -113,9 +115,16 @@ def _saved(subject: Subject) -> Facts:
     return done.content()
 
 
+def _fails_saved(facts: Facts) -> bool:
+    """Return True if a save or a load of an edited model raises or changes something."""
+    raised, broken = (facts.get(field, {}) for field in _FIELDS)
+    is_changed = any(part.startswith("saved") for part in broken)
+    return is_changed or any(raised.get(step) for step in SAVING)
+
+
 def _without(found: Facts, plain: Facts) -> Facts:
     """Return what comes of an edit, without what is so before one."""
-    for field in ("raised", "broken"):
+    for field in _FIELDS:
         known = {name for name, value in plain.get(field, {}).items() if value}
         if field in found:
             found[field] = {n: value for n, value in found[field].items() if n not in known}

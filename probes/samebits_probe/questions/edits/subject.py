@@ -26,6 +26,8 @@ product of another width rounds otherwise."""
 MAX_NAMES = 4
 EDIT = ""
 """Name of the step that is the edit itself."""
+SAVING = ("save_pretrained", "from_pretrained", "forward of the saved model")
+"""The steps of :func:`save_and_load`."""
 _NOT_ASKED = (ImportError, consent.CodeRefused)
 """What says nothing of the release: a package that is missing, code that nobody trusts."""
 
@@ -143,15 +145,15 @@ def save_and_load(subject: Subject, model: Any, done: Done, name: str) -> None:
     """Save a model, load it again by its own class, and note what changes on the way."""
     source = subject.saved(name)
     before = state(model)
-    if done.step("save_pretrained", lambda: model.save_pretrained(source.where) or True) is None:
+    if done.step(SAVING[0], lambda: model.save_pretrained(source.where) or True) is None:
         return
     loading = lambda: load.from_pretrained(type(model), source, 0, name)[0]
-    loaded = done.step("from_pretrained", loading)
+    loaded = done.step(SAVING[1], loading)
     if loaded is None:
         return
     after = state(loaded)
     done.keeps("saved tensors", {n: t for n, t in before.items() if n in after}, after)
     outputs_before = subject.forward(model)
-    again = done.step("forward of the saved model", lambda: subject.forward(loaded))
+    again = done.step(SAVING[2], lambda: subject.forward(loaded))
     if again is not None:
         done.computes("saved outputs", outputs_before, again)
