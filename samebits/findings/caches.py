@@ -52,8 +52,19 @@ _no_positions = _none_at(r"\bcache_position\[")
 _CACHE_FILE = "transformers/cache_utils.py"
 _LAYER = "self.layers[layer_idx]"
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
+_unknown_positions = raised(
+    "TypeError", r"\bforward\(\) got an unexpected keyword argument 'cache_position'"
+)
 _other_name = raised("TypeError", r"unexpected keyword argument 'cache'")
-NAMED_ERRORS = (_attribute, _tuple, _empty_tuple, _no_positions, _crop, _other_name)
+NAMED_ERRORS = (
+    _attribute,
+    _tuple,
+    _empty_tuple,
+    _no_positions,
+    _unknown_positions,
+    _crop,
+    _other_name,
+)
 """Cache exceptions with a rule of their own, for which no suspicious line is reported."""
 OLD_NAME = "old name of the cache"
 
@@ -150,4 +161,5 @@ RULES = (
     Rule("SB712", _other_state, explains=STATE),
     Rule("SB715", _no_positions, explains=RAISED),
     Rule("SB716", _too_few_layers, explains=RAISED),
+    Rule("SB721", _unknown_positions, explains=RAISED),
 )

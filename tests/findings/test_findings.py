@@ -125,6 +125,12 @@ def test_a_line_that_reads_what_generate_no_longer_passes_is_named(code, line):
     assert of(line, message="'int' object is not subscriptable") == []
 
 
+def test_a_forward_that_does_not_take_the_positions_of_generate_is_named():
+    message = "M.forward() got an unexpected keyword argument '{}'"
+    assert "SB721" in codes_of(failed("TypeError", message.format("cache_position")))
+    assert "SB721" not in codes_of(failed("TypeError", message.format("position_ids")))
+
+
 def test_a_cache_without_a_place_for_a_layer_is_named():
     """T5 with more decoder than encoder layers, from 4.57 on."""
     message, update = (

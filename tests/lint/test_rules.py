@@ -597,6 +597,35 @@ CASES = [
         ),
     ),
     (
+        "SB721",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, cache=None, cache_position=None):\n        return input_ids\n",
+    ),
+    (
+        "SB721",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
+        "        return {'input_ids': input_ids}\n"
+        "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
+    ),
+    (
+        "SB721",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
+        "from transformers import PreTrainedModel\n"
+        "class M(PreTrainedModel):\n"
+        "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
+    ),
+    (
         "SB707",
         body("def forward(self, cache, n):\n    cache.crop(n)"),
         body("def forward(self, cache, n):\n    cache.crop(-n)"),

@@ -404,6 +404,28 @@ def _generates(project: Project, entry: Class) -> bool:
     return any(name.endswith((*_HEADS, "GenerationMixin")) for name in {entry.name} | outside)
 
 
+def _unknown_positions(project: Project) -> Iterator[Problem]:
+    """Find a forward to which the library's preparation of inputs passes positions that it does not take."""
+    for entry in project.models:
+        classes = project.family(entry)[0]
+        prepares = any(c.method(name) for c in classes for name in (_PREPARE, "generate"))
+        forward = next((f for c in classes if (f := c.method("forward")) is not None), None)
+        if prepares or forward is None or not project.has_generation(entry):
+            continue
+        is_known = project.only_base_model(entry, of_models=True)
+        takes = forward.args.kwarg is not None or _NO_POSITIONS in argument_names(forward)
+        if is_known and not takes and not forward.decorator_list:
+            source = next(c for c in classes if c.method("forward") is forward).source
+            yield problem(
+                "SB721",
+                source,
+                forward,
+                "generate() passes cache_position, which this forward does not take: TypeError",
+                between("4.54", "5.3"),
+                "let forward take **kwargs",
+            )
+
+
 RULES = (
     LintRule("SB701", "error", _attributes),
     LintRule("SB702", "error", _subscripts),
@@ -414,4 +436,5 @@ RULES = (
     LintRule("SB713", "error", _renamed),
     LintRule("SB713", "error", _renamed_fields),
     LintRule("SB715", "error", _positions),
+    LintRule("SB721", "error", _unknown_positions),
 )
