@@ -9,7 +9,7 @@ import torch
 import transformers
 from samebits_probe.model import load
 from samebits_probe.process.quiet import be_quiet
-from samebits_probe.questions.edits import edits, others, resizing
+from samebits_probe.questions.edits import edits, others, phase, resizing
 from samebits_probe.questions.edits.subject import Done, Subject
 
 IDS = {"input_ids": torch.arange(5, 14)[None]}
@@ -286,3 +286,11 @@ def test_what_a_save_breaks_without_an_edit_is_no_fault_of_the_edit():
     assert "save_pretrained" not in raised
     done = edits.edits(subject(llama(Forgets)))[MORE]
     assert not any(part.startswith("saved") for part in done.get("broken", {})), done
+
+
+def test_a_model_with_adapters_or_quantized_weights_is_left_alone():
+    for adapted, quantized in ((False, None), (True, None), (False, {"bits": 4})):
+        session = tiny.session_of(llama(), {}, questions={"edits": {"large": False}})
+        session.loaded.model._hf_peft_config_loaded = adapted
+        session.loaded.config.quantization_config = quantized
+        assert (phase.untouched(session) is None) == (adapted or quantized is not None)

@@ -45,6 +45,7 @@ def cells(folder, run_in):
             "arguments",
             "changes",
             "other_classes",
+            "edits",
             "pipelines",
         ),
         False,

@@ -82,6 +82,7 @@ OTHERS = (
     "arguments",
     "changes",
     "other_classes",
+    "edits",
     "pipelines",
 )
 

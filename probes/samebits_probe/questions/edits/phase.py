@@ -52,13 +52,18 @@ def _too_dear(session: Session) -> str:
 
 
 def untouched(session: Session) -> InFork | None:
-    """Return what edits the model; None if the job does not request it, or the model is quantized."""
-    is_quantized = getattr(session.loaded.config, "quantization_config", None) is not None
-    if session.options(_NAME) is None or is_quantized:
+    """Return what edits the model; None if the job does not request it, or for one that its config does not make."""
+    if session.options(_NAME) is None or _is_changed(session.loaded):
         return None
     if small.stands_in(session.loaded.model, session.job["model"]):
         return lambda folder, prompt: _of_made_model(session, folder, prompt)
     return lambda folder, prompt: _of_model(session, folder, prompt)
+
+
+def _is_changed(loaded: load.Loaded) -> bool:
+    """Return True for a model whose weights are quantized, or in which adapters are."""
+    is_quantized = getattr(loaded.config, "quantization_config", None) is not None
+    return is_quantized or bool(getattr(loaded.model, "_hf_peft_config_loaded", False))
 
 
 def _of_model(session: Session, folder: Path, prompt: str) -> dict[str, Any]:
