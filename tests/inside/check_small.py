@@ -164,6 +164,22 @@ def test_other_architectures_are_made_too():
             assert made.facts["n_parameters"] < 2_000_000, made.facts
 
 
+def has_own_head(model):
+    return model.lm_head.weight is not model.get_input_embeddings().weight
+
+
+def test_a_head_of_its_own_stays_one_whatever_the_config_class_makes_of_it():
+    sizes = {"d_model": 1024, "d_kv": 64, "num_heads": 16, "d_ff": 2048, "num_layers": 12}
+    loaded = large("t5", "seq2seq-lm", **sizes, tie_word_embeddings=True)
+    with small.made(loaded, SOURCE) as made:
+        assert not has_own_head(made.model)
+    # Flan-T5: 5.x loads its head, and has tie_word_embeddings=True in the config
+    own = torch.nn.Parameter(torch.empty_like(loaded.model.lm_head.weight))
+    loaded.model.lm_head.weight = own
+    with small.made(loaded, SOURCE) as made:
+        assert has_own_head(made.model) is (int(transformers.__version__[0]) > 4)
+
+
 def test_a_sound_large_model_is_not_accused():
     assert broken(llama()) == set()
 

@@ -139,6 +139,10 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     arguments = source.constructor_arguments(model_class, config) | _float32()
     skeleton = model_class._from_config(config, **arguments).eval()
     _require_same_kind(loaded.model, skeleton)
+    if _has_own_head(loaded.model) and not _has_own_head(skeleton):
+        # a checkpoint may have a head of its own where the config class ties it, as Flan-T5's under 5.x
+        head = skeleton.get_output_embeddings()
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
     folder.mkdir()
     build.save_seeded(skeleton, folder, _SEED, _GAIN)
     here = source.at(str(folder))
@@ -152,6 +156,16 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     # loaded anew, because a prompt may change a model's state
     model, _ = load.from_pretrained(model_class, here, seed=0, what="load the made model")
     return Made(model, folder, copy.deepcopy(model.config), loaded.head, _facts(model))
+
+
+def _has_own_head(model: Any) -> bool:
+    """Return True if the output embeddings are a tensor apart from the input embeddings."""
+    try:
+        ends = model.get_input_embeddings(), model.get_output_embeddings()
+    except (AttributeError, NotImplementedError):
+        return False
+    first, last = (getattr(end, "weight", None) for end in ends)
+    return first is not None and last is not None and first is not last
 
 
 def _config(loaded: load.Loaded, plan: shrink.Plan) -> Any:
