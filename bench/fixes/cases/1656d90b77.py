@@ -1,0 +1,59 @@
+"""TAPAS takes a table of pandas 3.
+
+https://github.com/huggingface/transformers/pull/45916
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import transformers
+
+CASE = {
+    "before": "5.9.0",
+    "after": "5.10.1",
+    "made": "5.9.0",
+    "packages": ("pandas>=3",),
+    "symptom": "TAPAS' tokenizer raises TypeError for a table of strings of pandas 3",
+    "area": "tokenizer",
+    "findings": ("SB818", "SB861"),
+    "failure": "Cell",
+    "says": (r"table",),
+    "source": ("add_numeric_table_values", "tokenization_tapas.py", "TapasTokenizer"),
+}
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[EMPTY]",
+    *"abcdefghij0123456789",
+    "who",
+    "age",
+]
+
+
+def make(folder: str) -> None:
+    """Write a tiny TAPAS with its tokenizer."""
+    vocab = Path(folder, "vocab.txt")
+    vocab.write_text("\n".join(WORDS), "utf-8")
+    transformers.TapasTokenizer(str(vocab)).save_pretrained(folder)
+    config = transformers.TapasConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=64,
+    )
+    transformers.TapasForQuestionAnswering(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the ids of a question and a table."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    table = pd.DataFrame({"who": ["a", "b"], "age": ["12", "34"]})
+    try:
+        return tokenizer(table=table, queries="who")["input_ids"]
+    except TypeError as error:
+        return f"TypeError: {error}"[:100]

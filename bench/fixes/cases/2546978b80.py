@@ -1,0 +1,74 @@
+"""Qwen3-VL MoE loads the experts of a checkpoint that has them as published.
+
+https://github.com/huggingface/transformers/pull/44037
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.1.0",
+    "after": "5.2.0",
+    "made": "4.57.6",
+    "symptom": "Qwen3-VL MoE loads with random experts, or not at all: the published layout is not turned round",
+    "area": "loading and saving",
+    "signals": ("weights", "hidden_states", "logits"),
+    "findings": ("SB304", "SB308", "SB310"),
+    "failure": "size mismatch",
+    "says": (r"mlp\.experts\.(gate_up_proj|down_proj)",),
+    "source": (
+        "mlp.experts",
+        "conversion_mapping.py",
+        "core_model_loading.py",
+        "Qwen3VLMoeTextExperts",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen3-VL MoE with experts of the published layout, which is that of 4.57."""
+    config = transformers.Qwen3VLMoeConfig(
+        text_config={
+            "vocab_size": 128,
+            **GROUPED,
+            "head_dim": 8,
+            "moe_intermediate_size": 24,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "initializer_range": 0.3,
+            "rope_scaling": {
+                "rope_type": "default",
+                "mrope_section": [2, 1, 1],
+                "mrope_interleaved": True,
+            },
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "out_hidden_size": 32,
+            "patch_size": 4,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "num_position_embeddings": 16,
+            "deepstack_visual_indexes": [0],
+        },
+        image_token_id=120,
+        video_token_id=121,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+    )
+    transformers.Qwen3VLMoeForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the sum of the logits of a text, or the exception."""
+    try:
+        model = transformers.Qwen3VLMoeForConditionalGeneration.from_pretrained(folder).eval()
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"[:80]
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[5, 6, 7, 8]])).logits
+    return {"sum of logits": round(float(logits.sum()), 2)}

@@ -1,0 +1,43 @@
+"""Pop2Piano's feature extractor can be imported.
+
+https://github.com/huggingface/transformers/pull/35604
+"""
+
+import transformers
+
+CASE = {
+    "before": "4.48.3",
+    "after": "4.49.0",
+    "made": "4.49.0",
+    "packages": ("essentia", "librosa", "pretty_midi", "scipy", "setuptools<81"),
+    "symptom": "Pop2Piano's feature extractor, tokenizer and processor cannot be imported, and do not load",
+    "area": "processor",
+    "findings": ("SB102", "SB837", "SB810"),
+    "failure": "Pop2Piano",
+    "says": (r"Pop2Piano(FeatureExtractor|Processor|Tokenizer)",),
+    "source": ("models/pop2piano", "Pop2PianoFeatureExtractor", "Pop2PianoProcessor"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Pop2Piano with its feature extractor."""
+    transformers.Pop2PianoFeatureExtractor().save_pretrained(folder)
+    config = transformers.Pop2PianoConfig(
+        vocab_size=64,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=1,
+        num_decoder_layers=1,
+        num_heads=4,
+        composer_vocab_size=4,
+    )
+    transformers.Pop2PianoForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the class that loads, or the exception."""
+    try:
+        return type(transformers.AutoFeatureExtractor.from_pretrained(folder)).__name__
+    except Exception as error:  # noqa: BLE001  # of the import, or of what looks for the class
+        return f"{type(error).__name__}: {error}"[:100]

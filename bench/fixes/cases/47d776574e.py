@@ -1,0 +1,76 @@
+"""The loss of Gemma 4 counts each token that is not padding once.
+
+https://github.com/huggingface/transformers/pull/45354
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.5.4",
+    "after": "5.6.0",
+    "made": "5.5.4",
+    "symptom": "Gemma 4 ignores num_items_in_batch: gradient accumulation averages its loss otherwise",
+    "area": "computation",
+    "signals": ("loss",),
+    "findings": ("SB841", "SB843", "SB846", "SB848", "SB854", "SB857", "SB858"),
+    "says": (r"\bloss\b.*(differ|pad|num_items_in_batch)", r"num_items_in_batch"),
+    "source": (
+        "Gemma4ForConditionalGeneration",
+        "modeling_gemma4.py",
+        "loss_function",
+        "ForCausalLMLoss",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 4."""
+    config = transformers.Gemma4Config(
+        text_config={
+            "vocab_size": 64,
+            "vocab_size_per_layer_input": 64,
+            **GROUPED,
+            "hidden_size_per_layer_input": 16,
+            "num_kv_shared_layers": 0,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "head_dim": 8,
+            "global_head_dim": 8,
+            "sliding_window": 16,
+            "initializer_range": 0.3,
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "head_dim": 8,
+            "patch_size": 8,
+            "pooling_kernel_size": 2,
+        },
+        audio_config=None,
+        image_token_id=60,
+        video_token_id=61,
+        audio_token_id=59,
+        boi_token_id=58,
+        eoi_token_id=57,
+    )
+    transformers.Gemma4ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the loss of a row with num_items_in_batch, and of a row that is padded on the left."""
+    model = transformers.Gemma4ForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.tensor([[0, 0, 5, 6, 7, 8, 9]])
+    mask = (ids != 0).long()
+    labels = ids.masked_fill(ids == 0, -100)
+    inputs = {"input_ids": ids, "attention_mask": mask, "mm_token_type_ids": torch.zeros_like(ids)}
+    with torch.no_grad():
+        plain = model(**inputs, labels=labels).loss
+        counted = model(**inputs, labels=labels, num_items_in_batch=10).loss
+    return {
+        "loss over loss with num_items_in_batch": round(float(plain / counted), 3),
+        "loss": round(float(plain), 3),
+    }

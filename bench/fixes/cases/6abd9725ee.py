@@ -1,0 +1,85 @@
+"""Janus makes images.
+
+https://github.com/huggingface/transformers/pull/45044
+"""
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.4.0",
+    "after": "5.5.0",
+    "made": "5.4.0",
+    "symptom": "generate(generation_mode='image') of Janus raises TypeError: repeat_interleave(), as nothing sets the number of images",
+    "area": "generation",
+    "findings": ("SB824",),
+    "failure": "repeat_interleave",
+    "says": (r"generation_mode",),
+    "source": ("JanusForConditionalGeneration", "modeling_janus.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Janus."""
+    config = transformers.JanusConfig(
+        text_config={
+            "model_type": "llama",
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 64,
+            "initializer_range": 0.3,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+        vision_config={
+            "image_size": 16,
+            "patch_size": 8,
+            "num_image_tokens": 4,
+            "hidden_size": 32,
+            "projection_dim": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "mlp_ratio": 2,
+            "initializer_range": 0.3,
+        },
+        vq_config={
+            "embed_dim": 8,
+            "num_embeddings": 32,
+            "latent_channels": 8,
+            "base_channels": 32,
+            "channel_multiplier": [1, 1],
+            "num_res_blocks": 1,
+            "num_patches": 2,
+            "projection_dim": 32,
+            "image_token_embed_dim": 32,
+            "initializer_range": 0.3,
+        },
+        image_token_id=60,
+    )
+    model = transformers.JanusForConditionalGeneration(config)
+    model.generation_config = transformers.GenerationConfig(
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, generation_kwargs={"boi_token_id": 58}
+    )
+    model.save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens of an image that is made, or the exception."""
+    model = transformers.JanusForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.tensor([[1, 5, 6, 7, 58]])
+    try:
+        made = model.generate(
+            inputs=ids,
+            attention_mask=torch.ones_like(ids),
+            generation_mode="image",
+            guidance_scale=5,
+            do_sample=False,
+        )
+    except Exception as error:  # noqa: BLE001  # of the cache, of the mask or of the configuration
+        return f"{type(error).__name__}: {error}"[:120]
+    return list(made.shape)

@@ -1,0 +1,46 @@
+"""The dtype of a checkpoint that begins with float8 is that of its other tensors.
+
+https://github.com/huggingface/transformers/pull/44883
+"""
+
+import json
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "symptom": "a checkpoint whose first tensor is float8, and whose config has no dtype, does not load",
+    "area": "loading and saving",
+    "findings": ("SB306",),
+    "failure": "dtype",
+    "says": (r"[Ff]loat8",),
+    "source": ("get_state_dict_dtype", "modeling_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama of bfloat16 whose head is float8, with no dtype in its config."""
+    config = transformers.LlamaConfig(vocab_size=64, **GROUPED, initializer_range=0.3)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    weights = load_file(Path(folder, "model.safetensors"))
+    weights["lm_head.weight"] = weights["lm_head.weight"].to(torch.float8_e4m3fn)
+    save_file(weights, Path(folder, "model.safetensors"), metadata={"format": "pt"})
+    path = Path(folder, "config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    settings.pop("dtype")
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the dtype of the embeddings that load, or the exception."""
+    try:
+        model = transformers.LlamaForCausalLM.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  # of torch
+        return f"{type(error).__name__}: {error}"[:100]
+    return str(model.get_input_embeddings().weight.dtype)

@@ -1,0 +1,50 @@
+"""A Wav2Vec2 without a vocabulary loads.
+
+https://github.com/huggingface/transformers/pull/45108
+"""
+
+import json
+from pathlib import Path
+
+import transformers
+
+CASE = {
+    "before": "5.5.4",
+    "after": "5.6.0",
+    "made": "5.5.4",
+    "symptom": "a Wav2Vec2 whose config.json has vocab_size: null does not load: StrictDataclassFieldValidationError",
+    "area": "loading and saving",
+    "findings": ("SB205",),
+    "failure": "vocab_size",
+    "says": (r"vocab_size",),
+    "source": ("Wav2Vec2Config", "configuration_wav2vec2.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Wav2Vec2 whose config states no vocabulary, as those of speech models of other packages do."""
+    config = transformers.Wav2Vec2Config(
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=48,
+        conv_dim=(16, 16),
+        conv_stride=(5, 4),
+        conv_kernel=(10, 8),
+        num_feat_extract_layers=2,
+        num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=2,
+    )
+    transformers.Wav2Vec2Model(config).save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor().save_pretrained(folder)
+    path = Path(folder, "config.json")
+    settings = json.loads(path.read_text("utf-8")) | {"vocab_size": None}
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the class that loads, or the exception."""
+    try:
+        return type(transformers.AutoModel.from_pretrained(folder)).__name__
+    except Exception as error:  # noqa: BLE001  # the class is of a package of its own
+        return f"{type(error).__name__}: {error}"[:120]

@@ -1,0 +1,48 @@
+"""A fast image processor has its attributes for itself.
+
+https://github.com/huggingface/transformers/pull/39363
+"""
+
+import json
+from pathlib import Path
+
+import transformers
+
+CASE = {
+    "before": "4.53.3",
+    "after": "4.54.0",
+    "made": "4.53.3",
+    "packages": ("torchvision",),
+    "symptom": "to change image_mean of one fast image processor changes it in all that are made later",
+    "area": "processor",
+    "findings": ("SB831", "SB833"),
+    "says": (r"image_mean",),
+    "source": ("BaseImageProcessorFast", "image_processing_utils_fast.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny SigLIP with a fast image processor whose file leaves out the mean, as short ones do."""
+    transformers.SiglipImageProcessorFast(size={"height": 16, "width": 16}).save_pretrained(folder)
+    path = Path(folder, "preprocessor_config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    del settings["image_mean"]
+    path.write_text(json.dumps(settings), "utf-8")
+    config = transformers.SiglipVisionConfig(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        image_size=16,
+        patch_size=8,
+    )
+    transformers.SiglipVisionModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the mean of a processor after that of another one is changed in place."""
+    one, other = (
+        transformers.AutoImageProcessor.from_pretrained(folder, use_fast=True) for _ in range(2)
+    )
+    one.image_mean[0] = 0.25
+    return {"mean": other.image_mean}

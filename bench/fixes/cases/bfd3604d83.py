@@ -1,0 +1,45 @@
+"""BioGPT's classification pools the last token of a row that is padded on the left.
+
+https://github.com/huggingface/transformers/pull/46782
+"""
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.12.1",
+    "after": "5.13.0",
+    "made": "5.12.1",
+    "symptom": "BioGPT's classification takes an earlier token of a row that is padded on the left: other logits",
+    "area": "computation",
+    "findings": ("SB705",),
+    "says": (r"(pad|left).*logits",),
+    "source": ("BioGptForSequenceClassification", "modeling_biogpt.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny BioGPT with a classification."""
+    config = transformers.BioGptConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=1,
+        num_labels=3,
+    )
+    transformers.BioGptForSequenceClassification(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the logits of a row that is padded on the left are those of its last token."""
+    model = transformers.BioGptForSequenceClassification.from_pretrained(folder).eval()
+    ids = torch.tensor([[1, 1, 1, 5, 20, 21, 22, 9]])
+    mask = (ids != 1).long()
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask).logits
+        last = model.score(model.biogpt(ids, attention_mask=mask).last_hidden_state[:, -1])
+    return {"logits are those of the last token": bool((logits - last).abs().max() < 1e-5)}
