@@ -1,0 +1,50 @@
+"""Gemma 4 takes either ids or what its layers get of each id.
+
+https://github.com/huggingface/transformers/pull/46049
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.8.1",
+    "after": "5.9.0",
+    "made": "5.8.1",
+    "symptom": "Gemma 4 takes per_layer_inputs beside input_ids without a word, although they can contradict them",
+    "area": "computation",
+    "findings": ("SB927", "SB913"),
+    "failure": "cannot specify per_layer_inputs",
+    "says": (r"per_layer_inputs",),
+    "source": ("Gemma4TextModel", "modeling_gemma4.py", "per_layer_inputs"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 4 of text alone."""
+    config = transformers.Gemma4TextConfig(
+        vocab_size=64,
+        vocab_size_per_layer_input=64,
+        **GROUPED,
+        hidden_size_per_layer_input=16,
+        num_kv_shared_layers=0,
+        layer_types=["sliding_attention", "full_attention"],
+        head_dim=8,
+        global_head_dim=8,
+        sliding_window=16,
+        initializer_range=0.3,
+    )
+    transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of ids with inputs of the layers, or the exception."""
+    model = transformers.Gemma4ForCausalLM.from_pretrained(folder).eval()
+    try:
+        with torch.no_grad():
+            logits = model(
+                input_ids=torch.tensor([[5, 6, 7]]), per_layer_inputs=torch.zeros(1, 3, 2, 16)
+            ).logits
+    except ValueError as error:
+        return f"ValueError: {error}"
+    return list(logits.shape)
