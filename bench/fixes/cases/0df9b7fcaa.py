@@ -13,7 +13,6 @@ CASE = {
     "made": "5.8.1",
     "symptom": "Gemma 4 takes per_layer_inputs beside input_ids without a word, although they can contradict them",
     "area": "computation",
-    "findings": ("SB927", "SB913"),
     "failure": "cannot specify per_layer_inputs",
     "says": (r"per_layer_inputs",),
     "source": ("Gemma4TextModel", "modeling_gemma4.py", "per_layer_inputs"),

@@ -15,8 +15,6 @@ CASE = {
     "packages": ("torchvision",),
     "symptom": "LLaVA-OneVision cuts each image of a text with two images into patches: more tokens, another answer",
     "area": "processor",
-    "signals": ("inputs",),
-    "findings": ("SB833", "SB835", "SB866"),
     "says": (r"batch_num_images", r"(two|several) images"),
     "source": (
         "LlavaOnevisionImageProcessor",

@@ -13,9 +13,8 @@ CASE = {
     "made": "5.12.1",
     "symptom": "generate(prompt_lookup_num_tokens=2) raises TypeError for a model without an eos token",
     "area": "generation",
-    "findings": ("SB824",),
     "failure": "isin()",
-    "says": (r"prompt_lookup", r"isin\(\)"),
+    "says": (r"prompt[_ ]lookup", r"isin\(\)"),
     "source": ("PromptLookupCandidateGenerator", "candidate_generator.py"),
 }
 

@@ -15,9 +15,8 @@ CASE = {
     "packages": ("pandas>=3",),
     "symptom": "TAPAS' tokenizer raises TypeError for a table of strings of pandas 3",
     "area": "tokenizer",
-    "findings": ("SB818", "SB861"),
-    "failure": "Cell",
-    "says": (r"table",),
+    "failure": "len() of unsized object",
+    "says": (r"pandas", r"add_numeric_table_values"),
     "source": ("add_numeric_table_values", "tokenization_tapas.py", "TapasTokenizer"),
 }
 WORDS = [

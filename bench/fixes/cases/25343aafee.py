@@ -16,7 +16,7 @@ CASE = {
     "symptom": "SDPA with a mask over all images rounds otherwise than each image for itself: other features in half precision",
     "area": "computation",
     "signals": ("hidden_states", "logits", "outputs"),
-    "findings": ("SB601", "SB705"),
+    "findings": ("SB601",),
     "says": (r"Qwen2_5_VLVision(Sdpa)?Attention",),
     "source": (
         "Qwen2_5_VLVisionAttention",

@@ -14,8 +14,7 @@ CASE = {
     "packages": ("torchvision", "num2words"),
     "symptom": "generate(use_cache=False) of Idefics 3 and SmolVLM forgets the image after the first token",
     "area": "generation",
-    "findings": ("SB704",),
-    "says": (r"use_cache",),
+    "says": (r"use_cache=False", r"without (a|the) cache"),
     "source": (
         "SmolVLMForConditionalGeneration",
         "modeling_smolvlm.py",

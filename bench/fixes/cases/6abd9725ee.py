@@ -12,7 +12,6 @@ CASE = {
     "made": "5.4.0",
     "symptom": "generate(generation_mode='image') of Janus raises TypeError: repeat_interleave(), as nothing sets the number of images",
     "area": "generation",
-    "findings": ("SB824",),
     "failure": "repeat_interleave",
     "says": (r"generation_mode",),
     "source": ("JanusForConditionalGeneration", "modeling_janus.py"),

@@ -13,7 +13,6 @@ CASE = {
     "made": "5.5.0",
     "symptom": "generate() of Qwen3-Omni with a voice raises TypeError: multiple values for argument 'next_sequence_length'",
     "area": "generation",
-    "findings": ("SB824",),
     "failure": "next_sequence_length",
     "says": (r"next_sequence_length", r"initializer_range"),
     "source": (

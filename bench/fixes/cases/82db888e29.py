@@ -18,7 +18,7 @@ CASE = {
     "symptom": "a checkpoint whose first tensor is float8, and whose config has no dtype, does not load",
     "area": "loading and saving",
     "findings": ("SB306",),
-    "failure": "dtype",
+    "failure": "Float8_e4m3fn",
     "says": (r"[Ff]loat8",),
     "source": ("get_state_dict_dtype", "modeling_utils.py"),
 }

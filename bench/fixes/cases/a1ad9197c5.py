@@ -15,7 +15,6 @@ CASE = {
     "packages": ("torchvision",),
     "symptom": "to change image_mean of one fast image processor changes it in all that are made later",
     "area": "processor",
-    "findings": ("SB831", "SB833"),
     "says": (r"image_mean",),
     "source": ("BaseImageProcessorFast", "image_processing_utils_fast.py"),
 }

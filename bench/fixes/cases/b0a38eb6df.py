@@ -15,7 +15,6 @@ CASE = {
     "packages": ("torchvision",),
     "symptom": "text_replacement_offsets of a text with two images give a wrong new_span for the second",
     "area": "processor",
-    "findings": ("SB833", "SB835"),
     "says": (r"new_span", r"replacement_offsets"),
     "source": ("get_text_with_replacements", "processing_utils.py"),
 }

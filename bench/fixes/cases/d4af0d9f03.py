@@ -14,8 +14,6 @@ CASE = {
     "made": "4.56.2",
     "symptom": "generate(token_healing=True) raises TypeError with a tokenizer of bytes, which has no token of a space",
     "area": "generation",
-    "findings": ("SB824",),
-    "failure": "NoneType",
     "says": (r"token_healing", r"heal_tokens"),
     "source": ("heal_tokens", "generation/utils.py"),
 }

@@ -19,7 +19,7 @@ CASE = {
     "symptom": "save_pretrained of a model with device_map={'': 'disk'} writes no values, or raises for meta tensors",
     "area": "loading and saving",
     "findings": ("SB317",),
-    "failure": "meta",
+    "failure": "Cannot copy out of meta tensor",
     "says": (r"device_map.*disk", r"offload"),
     "source": ("save_pretrained", "modeling_utils.py"),
 }

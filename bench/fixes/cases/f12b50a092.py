@@ -16,7 +16,7 @@ CASE = {
     "options": ("--trust-remote-code",),
     "symptom": "a custom tokenizer that reads its vocabulary after super().__init__(), as Qwen-VL's does, raises AttributeError",
     "area": "tokenizer",
-    "findings": ("SB818", "SB867"),
+    "findings": ("SB867",),
     "failure": "has no attribute words",
     "says": (r"has no attribute words", r"_update_total_vocab_size"),
     "source": ("PythonBackend", "tokenization_python.py", "_update_total_vocab_size", "get_vocab"),
