@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Sequence
 
 _LONG_ULP = re.compile(r"\b(\d{1,3}(?:,\d{3}){2,}) ULP")
 
@@ -65,6 +66,12 @@ def part(n: int, total: int) -> str:
 def plural(n: int, noun: str, nouns: str = "") -> str:
     """Return ``1 cell`` or ``2 cells``."""
     return f"{count(n)} {noun if n == 1 else nouns or noun + 's'}"
+
+
+def first_of(lines: Sequence[str], most: int, noun: str) -> tuple[str, ...]:
+    """Return the first lines, and one that says how many more there are, such as ``and 3 more keys``."""
+    more = len(lines) - most
+    return (*lines[:most], *([f"and {plural(more, f'more {noun}')}"] if more > 0 else ()))
 
 
 def duration(seconds: float) -> str:

@@ -39,6 +39,10 @@ class CodeRefused(Exception):  # noqa: N818  nothing is wrong; the user has not 
     """Code that comes with the model was about to run; the message names it and what to do."""
 
 
+NOT_ASKED = (ImportError, CodeRefused)
+"""What says nothing of the release: a package that is missing, code that nobody trusts."""
+
+
 def is_given(job: Mapping[str, Any]) -> bool:
     """Return True if the user has said that the code of the job's model may run."""
     return bool((job.get("model") or job).get("trust_remote_code"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from samebits.compare.describe import some
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.records import CLASSES
 from samebits.questions.initial.compare import differences, is_unwritten, stated
 from samebits.questions.initial.records import INITIAL, FirstWeights, InitialSignal
 from samebits.text.lists import grouped
-from samebits.text.numbers import plural
+from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -24,13 +25,6 @@ _UNIFORM = (1.6, 2.0)
 """Kurtosis of a sample that is called uniform."""
 _ENOUGH = 1000
 """Values from which on a sample shows that."""
-
-
-def _named(names: Iterable[str]) -> str:
-    """Return the first of some tensors, and how many more there are."""
-    shown = list(names)
-    more = len(shown) - _MAX_NAMES
-    return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def in_words(signal: InitialSignal, made: str, names: Iterable[str]) -> str:
@@ -76,7 +70,7 @@ def _drawn_otherwise(case: Case) -> Iterator[Sighting]:
         lines = []
         for each in changes[:_MAX_CHANGES]:
             sides = (in_words(side, made, each.tensors) for side in pair)
-            lines += [_named(each.tensors), *side_lines(case, *sides)]
+            lines += [some(each.tensors, _MAX_NAMES), *side_lines(case, *sides)]
         more = len(changes) - _MAX_CHANGES
         rest = (f"and {plural(more, 'more change')}",) if more > 0 else ()
         yield Sighting(f"{pair[1].made[made].model_class}, {made}", (*lines, *rest))
@@ -94,17 +88,14 @@ def _unwritten(case: Case) -> Iterator[Sighting]:
         ]
         seen.add(new.model_class)
         if lines:
-            yield Sighting(f"{new.model_class}, {made}", _first(lines))
+            yield Sighting(f"{new.model_class}, {made}", first_of(lines, _MAX_NAMES, "tensor"))
     for name, load in classes.loads.items() if classes is not None else ():
         if load.unwritten and load.model_class not in seen:
             seen.add(load.model_class)
             lines = [f"{tensor}: unwritten memory" for tensor in load.unwritten]
-            yield Sighting(f"{load.model_class}, {name}.from_pretrained", _first(lines))
-
-
-def _first(lines: list[str]) -> tuple[str, ...]:
-    more = len(lines) - _MAX_NAMES
-    return (*lines[:_MAX_NAMES], *([f"and {plural(more, 'more tensor')}"] if more > 0 else ()))
+            yield Sighting(
+                f"{load.model_class}, {name}.from_pretrained", first_of(lines, _MAX_NAMES, "tensor")
+            )
 
 
 def _of_memory(weights: FirstWeights) -> str:

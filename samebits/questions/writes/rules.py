@@ -9,7 +9,7 @@ from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
 from samebits.questions.writes.values import other_values
-from samebits.text.numbers import plural
+from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -39,13 +39,12 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
     """Find keys that a file of the checkpoint states, and that its copy does not give back."""
     for save in saves(case.capture).values():
         for file, keys in save.lost.items():
-            lines = (
+            lines = [
                 f"{key}: the checkpoint states {stated}, its copy gives {there}"
-                for key, (stated, there) in [*keys.items()][:_MAX_NAMES]
-            )
-            more = len(keys) - _MAX_NAMES
-            rest = (f"and {plural(more, 'more key')}",) if more > 0 else ()
-            yield Sighting(file, (*lines, *rest), saver=case.capture.cell.stack)
+                for key, (stated, there) in keys.items()
+            ]
+            evidence = first_of(lines, _MAX_NAMES, "key")
+            yield Sighting(file, evidence, saver=case.capture.cell.stack)
 
 
 RULES = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.findings.rule import Sighting
 from samebits.questions.writes.compare import saves
-from samebits.text.numbers import plural
+from samebits.text.numbers import first_of
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -77,11 +77,9 @@ def other_values(case: Case) -> Iterator[Sighting]:
         if file == _CONFIG and (unlike := [*_unlike_loaded(before, after, case)]):
             by_side.setdefault(False, []).extend(unlike)
         for is_of_reference, lines in by_side.items():
-            more = len(lines) - _MAX_LINES
-            rest = (f"and {plural(more, 'more key')}",) if more > 0 else ()
             yield Sighting(
                 file,
-                (*lines[:_MAX_LINES], *rest),
+                first_of(lines, _MAX_LINES, "key"),
                 saver=(case.reference if is_of_reference else case.capture).cell.stack,
                 of_reference=is_of_reference,
             )

@@ -61,8 +61,6 @@ _HEAD = re.compile(r"(For|With)[A-Z]\w+$")
 _MAX_NAMES = 8
 _ROUNDING = 64
 """Units of a dtype's epsilon, of the largest value, that a kernel may round otherwise for another place in memory."""
-_NOT_ASKED = (ImportError, consent.CodeRefused)
-"""What says nothing of the release: a package that is missing, code that nobody trusts."""
 
 
 class Own:
@@ -230,7 +228,7 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
     """Return a model, what it reads, and its tensors whose bytes are not from the files."""
     try:
         model, _ = load.from_pretrained(loader, source, 0, name)
-    except _NOT_ASKED as error:
+    except consent.NOT_ASKED as error:
         return None, {"left_out": in_one_line(error)}, []
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return None, {"raised": raised(error)}, []

@@ -20,7 +20,6 @@ Facts = dict[str, Any]
 ASKED = ("", "bfloat16", "float32")
 """Dtypes that are asked for; '' for none."""
 _NUMBER = re.compile(r"\b\d+\b")
-_NOT_ASKED = (ImportError, consent.CodeRefused)
 
 
 def facts(source: load.Source, model_class: Any) -> dict[str, Facts]:
@@ -41,7 +40,7 @@ def _made(source: load.Source, model_class: Any, config: Any, asked: str) -> Fac
     try:
         with forks.default_dtype_kept():
             model = model_class._from_config(copy.deepcopy(config), **arguments)
-    except _NOT_ASKED as error:
+    except consent.NOT_ASKED as error:
         return {"left_out": in_one_line(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"raised": raised(error)}

@@ -28,8 +28,6 @@ EDIT = ""
 """Name of the step that is the edit itself."""
 SAVING = ("save_pretrained", "from_pretrained", "forward of the saved model")
 """The steps of :func:`save_and_load`."""
-_NOT_ASKED = (ImportError, consent.CodeRefused)
-"""What says nothing of the release: a package that is missing, code that nobody trusts."""
 
 
 class LeftOut(Exception):  # noqa: N818  an edit that does not apply is a result
@@ -72,7 +70,7 @@ class Done:
         """Return what a step returns; None, with its exception, if it raises."""
         try:
             result = call()
-        except _NOT_ASKED as error:
+        except consent.NOT_ASKED as error:
             self.left_out = in_one_line(error)
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             self.raised[name] = raised(error)

@@ -35,7 +35,6 @@ _MAX_VALUES = 1 << 16
 """Values of a tensor that are looked at, evenly spaced: they tell its scale to one part in 360."""
 _MAX_TRIED = 4
 """Other classes that are loaded, to find one with tensors that no file has."""
-_NOT_ASKED = (ImportError, consent.CodeRefused)
 FROM_CONFIG = "from_config"
 ON_META = "from_config on the meta device, to_empty, init_weights"
 
@@ -138,7 +137,7 @@ def _observed(what: str, class_name: str, make: Callable[[int], Made]) -> Facts:
                 writes if kind else nullcontext(),
             ):
                 model, names = make(seed)
-        except _NOT_ASKED as error:
+        except consent.NOT_ASKED as error:
             return {"model_class": class_name, "left_out": in_one_line(error)}
         except Exception as error:  # noqa: BLE001  an exception is one of the possible results
             return {"model_class": class_name, "raised": raised(error)}

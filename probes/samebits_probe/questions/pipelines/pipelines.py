@@ -23,8 +23,6 @@ from samebits_probe.questions.pipelines.tasks import Call, Task
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"
 _SEED = 0
-_NOT_ASKED = (ImportError, consent.CodeRefused)
-"""What says nothing of the release: a package that is missing, code that nobody trusts."""
 
 
 def facts(source: Source, names: list[str], seconds: float) -> Facts:
@@ -47,7 +45,7 @@ def _task(name: str, source: Source, end: float) -> Facts:
     try:
         torch.manual_seed(_SEED)
         pipe = transformers.pipeline(name, model=source.where, device="cpu", **arguments)
-    except _NOT_ASKED as error:
+    except consent.NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return _raised(error)
@@ -93,7 +91,7 @@ def _answer(
             torch.manual_seed(_SEED)
             made = call.made(pipe)
             answer = pipe(**arguments) if made is None else pipe(made, **arguments)
-    except _NOT_ASKED as error:
+    except consent.NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}, None
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return _raised(error, type(pipe).__call__.__code__), None
