@@ -7,8 +7,11 @@ import signal
 import sys
 import threading
 import time
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, PlainSerializer
+from pydantic_core import PydanticSerializationError
 
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
@@ -151,6 +154,34 @@ def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
     runner.raises = KeyboardInterrupt()
     assert main("matrix") == 130
     assert "run the same command again" in capsys.readouterr().err
+
+
+def raised_again(*, as_json):
+    """Return the error that pydantic makes of a Ctrl-C while it serialises a record."""
+
+    def interrupt(_value):
+        raise KeyboardInterrupt
+
+    class Record(BaseModel):
+        field: Annotated[int, PlainSerializer(interrupt)]
+
+    record = Record(field=1)
+    with pytest.raises(PydanticSerializationError) as error:
+        record.model_dump_json() if as_json else record.model_dump()
+    return error.value
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_interrupt_that_pydantic_raises_as_its_own_error_is_one(runner, capsys, as_json):
+    runner.raises = raised_again(as_json=as_json)
+    assert main("matrix") == 130
+    assert "run the same command again" in capsys.readouterr().err
+
+
+def test_an_error_of_pydantic_alone_is_no_interrupt(runner):
+    runner.raises = PydanticSerializationError("no JSON of it")
+    with pytest.raises(PydanticSerializationError):
+        main("matrix")
 
 
 def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeypatch):

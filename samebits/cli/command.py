@@ -29,6 +29,7 @@ from samebits.cli.folders import check_cache, check_lock
 from samebits.cli.interrupts import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
+    is_interrupt,
     leave,
     resend_lost_sigint,
     run_async,
@@ -131,6 +132,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         spoken.say(INTERRUPTED, sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
+        if is_interrupt(error):
+            spoken.say(INTERRUPTED, sys.stderr)
+            return EXIT_INTERRUPTED
         user_error = _user_error(error)
         if user_error is None:
             raise

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
+from pydantic_core import PydanticSerializationError
+
 from samebits.text.terminal import PLAIN
 
 T = TypeVar("T")
@@ -109,6 +111,18 @@ def _defer_sigint() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
     for number in pending[:1]:
         signal.raise_signal(number)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is a Ctrl-C that a library raised again as an error of its own.
+
+    pydantic does so while it serialises; from ``to_json`` only the text names the interrupt.
+    """
+    if isinstance(error, PydanticSerializationError) and KeyboardInterrupt.__name__ in str(error):
+        return True
+    return isinstance(error, KeyboardInterrupt) or any(
+        is_interrupt(inner) for inner in (error.__cause__, error.__context__) if inner is not None
+    )
 
 
 _RESEND_DELAY = 0.02
