@@ -5,12 +5,21 @@ import os
 import sys
 
 from samebits import overview
+from samebits.base.errors import EXIT_INTERRUPTED, INTERRUPTED
 from samebits.base.streams import open_missing, write
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     open_missing()
+    try:
+        _run()
+    except KeyboardInterrupt:  # while modules were imported, or before or after a run
+        write(sys.stderr, f"{INTERRUPTED}\n")
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _run() -> None:
     if overview.is_asked(sys.argv[1:]):
         overview.show(sys.argv[1:])
     if sys.argv[1:2] == ["lint"]:

@@ -8,14 +8,16 @@ import sys
 import threading
 import time
 from typing import Annotated
+from unittest.mock import Mock
 
 import pytest
 from pydantic import BaseModel, PlainSerializer
 from pydantic_core import PydanticSerializationError
 
-from samebits import cli
+from samebits import cli, overview
+from samebits.__main__ import main as program
 from samebits.base.errors import SelectionError, StackError
-from samebits.cli import interrupts
+from samebits.cli import command, interrupts
 from samebits.cli.parser import parsed, parsers
 from samebits.matrix.plan import Selection
 from samebits.pipeline.order import Order
@@ -154,6 +156,17 @@ def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
     runner.raises = KeyboardInterrupt()
     assert main("matrix") == 130
     assert "run the same command again" in capsys.readouterr().err
+
+
+def test_an_interrupt_before_a_run_is_one(monkeypatch, capsys):
+    """The run has its own handlers; what comes before and after them has none."""
+    monkeypatch.setattr(command, "TerminalText", Mock(side_effect=KeyboardInterrupt))
+    assert main("matrix") == 130
+    monkeypatch.setattr(overview, "is_asked", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(SystemExit) as end:
+        program()
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", 2 * "interrupted; run the same command again to continue\n")
 
 
 def raised_again(*, as_json):

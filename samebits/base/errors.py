@@ -28,6 +28,8 @@ MACHINE_ERRORS = frozenset(
 """Numbers of an OSError that blame memory, a disk or a limit of the kernel, and no file."""
 OF_THE_MACHINE = re.compile(rf"OSError: \[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\]")
 """An exception in words that has one of these numbers."""
+EXIT_INTERRUPTED = 130
+INTERRUPTED = "interrupted; run the same command again to continue"
 
 
 class SamebitsError(Exception):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from samebits.base.errors import MachineError, SamebitsError
+from samebits.base.errors import EXIT_INTERRUPTED, INTERRUPTED, MachineError, SamebitsError
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
 from samebits.base.workfolder import WORK
@@ -27,8 +27,6 @@ from samebits.cli import warm
 from samebits.cli.check import check_model
 from samebits.cli.folders import check_cache, check_lock
 from samebits.cli.interrupts import (
-    EXIT_INTERRUPTED,
-    INTERRUPTED,
     is_interrupt,
     leave,
     resend_lost_sigint,
@@ -42,7 +40,7 @@ from samebits.gate import command as gate
 from samebits.golden import command as golden
 from samebits.reports import issue
 from samebits.reports.html import plot
-from samebits.text.terminal import TerminalText
+from samebits.text.terminal import PLAIN, TerminalText
 from samebits.watch import command as watch
 
 if TYPE_CHECKING:
@@ -121,6 +119,14 @@ def _gated(
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
+    try:
+        return _main(arguments, environ)
+    except KeyboardInterrupt:
+        PLAIN.say(INTERRUPTED, sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     spoken = TerminalText(environ)
     if arguments and arguments[0] in ALONE:
         code: int = ALONE[arguments[0]].main(arguments[1:])
@@ -128,13 +134,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         with signals_as_sigint(), resend_lost_sigint():
             code, lines = run(arguments, environ)
-    except KeyboardInterrupt:
-        spoken.say(INTERRUPTED, sys.stderr)
-        return EXIT_INTERRUPTED
     except Exception as error:
         if is_interrupt(error):
-            spoken.say(INTERRUPTED, sys.stderr)
-            return EXIT_INTERRUPTED
+            raise KeyboardInterrupt from error
         user_error = _user_error(error)
         if user_error is None:
             raise

@@ -15,12 +15,10 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
+from samebits.base.errors import EXIT_INTERRUPTED, INTERRUPTED
 from samebits.text.terminal import PLAIN
 
 T = TypeVar("T")
-
-EXIT_INTERRUPTED = 130
-INTERRUPTED = "interrupted; run the same command again to continue"
 
 
 def run_async(run: Coroutine[Any, Any, T]) -> T:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -69,10 +70,12 @@ def host(order):
     if order["room"] is not None:
         leave_room(order["room"])
     clock.set_back_again_and_again(Path(order["environ"]["HF_HOME"]))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = cli.main(command, order["environ"])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    code = 130
+    with suppress(KeyboardInterrupt):  # before and after the run, as in the program's entry point
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = cli.main(command, order["environ"])
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 
