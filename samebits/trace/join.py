@@ -52,8 +52,23 @@ def join(reference: Trace, candidate: Trace, same_weights: Collection[str] = ())
                 View(reference_graph, candidate_graph, reference_value, same_weights),
                 View(candidate_graph, reference_graph, candidate_value, same_weights),
             )
+            _blame_choices(*views)
             return Joined(*views, name, place)
     return None
+
+
+def _blame_choices(*views: View) -> None:
+    """Where one output holds only rows of the other side, suspect what chooses rows by other indices.
+
+    The dots of Grounding DINO have the position of its first token from 5.0.0 to 5.22, so the row of each is known,
+    and so is that of all that is computed from it.
+    """
+    if not any(view.is_reordered for view in views):
+        return
+    choices = [view.choices() for view in views]
+    if all(choices):
+        for view, suspects in zip(views, choices, strict=True):
+            view.suspects = suspects
 
 
 def _common_marks(reference: Graph, candidate: Graph) -> Iterator[tuple[str, int, int]]:
@@ -122,6 +137,29 @@ class View:
         if not numbers or None in numbers:
             return None
         return frozenset(self.other.root(number) for number in numbers if number is not None)
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether the sink holds the elements or rows of contents of the other side, in other places."""
+        return self._reordered(self.sink) is not None
+
+    def choices(self) -> list[Suspect]:
+        """Return the operations before the sink that take known numbers by indices that are not known."""
+        graph = self.graph
+        found: list[Suspect] = []
+        pending, visited = [self.sink], {self.sink}
+        while pending:
+            index = graph.producer(pending.pop())
+            if index is None:
+                continue
+            data = graph.data_inputs(index)
+            indices = (v for v in graph.op(index).inputs if graph.is_index(v))
+            if data and all(map(self.exists, data)) and not all(map(self.exists, indices)):
+                found.append(Suspect(index))
+            new = [v for v in data if v not in visited and not self.exists(v)]
+            visited.update(new)
+            pending += new
+        return sorted(found)
 
     def _backward_slice(self, sink: int) -> set[int]:
         """Return the operations that reach the sink through values that are not known.

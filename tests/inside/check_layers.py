@@ -53,3 +53,37 @@ def test_a_list_may_have_none_in_place_of_a_layer_which_keeps_its_number():
         pass
     plain = [name for name, _ in layers(Model())]
     assert plain == ["h.0", "h.1", "h.2"]
+
+
+class Heads(torch.nn.Module):
+    """Two heads of the same weights: one module with two names, or two modules."""
+
+    def __init__(self, *, shared):
+        super().__init__()
+        head = Layer("tensor")
+        self.heads = torch.nn.ModuleList([head, head if shared else Layer("tensor")])
+        self.same = torch.nn.ModuleList([head])
+
+    def forward(self, x):
+        for head in [*self.heads, *self.heads]:
+            x = head(x)
+        return x
+
+
+def test_a_layer_with_two_names_is_recorded_once_for_each_call_by_its_names_in_turn():
+    for shared in (True, False):
+        model = Heads(shared=shared)
+        for _ in range(2):
+            with recorded(model) as outputs:
+                model(torch.zeros(1, 2))
+            names = [name for name, _ in outputs]
+            assert names == ["embeddings", "heads.0", "heads.1", "heads.0", "heads.1"]
+            assert [float(t[0, 0]) for _, t in outputs] == [0.0, 1.0, 2.0, 3.0, 4.0]
+        assert not any(head._forward_hooks for head in model.heads)
+
+
+def test_a_layer_that_is_called_again_keeps_its_only_name():
+    model = Heads(shared=False)
+    with recorded(model) as outputs:
+        model.heads[1](model.heads[1](torch.zeros(1, 2)))
+    assert [name for name, _ in outputs] == ["embeddings", "heads.1", "heads.1"]

@@ -331,6 +331,29 @@ def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape(
     assert blamed(reference, candidate).kind != "positions"  # the same rows, as often as it takes
 
 
+def placed(stack, positions, chosen, word, *, norm="native_layer_norm.default"):
+    """Return the embeddings of four tokens, of which the rows are named by numbers."""
+    builder = start(stack).source("table", "wpe.weight", rows=rows(1, 2, 3))
+    builder.op("arange.default", "x", positions, dtype="int64", structural=True, line=2)
+    builder.op("embedding.default", f"table {positions}", f"p{word}", rows=chosen[0], line=3)
+    builder.op("add.Tensor", f"e p{word}", f"s{word}", rows=chosen[1])
+    return builder.op(norm, f"s{word}", word, rows=chosen[2]).mark("embeddings", word)
+
+
+def test_positions_that_give_a_row_of_another_token_are_the_cause_and_not_what_reads_it():
+    """A dot gets the position of the first token, and the row that this token has there is known."""
+    old = placed(
+        "old", "right", (rows(1, 2, 3, 2), rows(11, 12, 13, 14), rows(21, 22, 23, 24)), "a"
+    )
+    new = placed(
+        "new", "wrong", (rows(1, 2, 3, 1), rows(11, 12, 13, 11), rows(21, 22, 23, 21)), "A"
+    )
+    for reference, candidate in ((old, new), (new, old)):
+        cause = blamed(reference, candidate)
+        assert (cause.kind, cause.candidate.op) == ("positions", "embedding.default")
+        assert cause.reference.op == "embedding.default"
+
+
 def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
     reference = start().op("index.Tensor", "e x", "some", rows=rows(5, 6), shape=(2, 4))
     reference.op("sigmoid.default", "some", "a").mark("layer", "a")

@@ -7,6 +7,7 @@ whether the last entry is taken before or after the final norm. A hook on a laye
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,21 @@ def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return named_layers
 
 
+def _names_of_layers(model: torch.nn.Module) -> dict[torch.nn.Module, list[str]]:
+    """Return each layer once, with its names in the first list that holds it.
+
+    A list may hold one layer several times, and its calls go through its names in turn. So the second head of
+    Grounding DINO is ``bbox_embed.1`` in 4.57, where all are one module, and in 5.0, where each has its own that
+    shares the weights.
+    """
+    names: dict[torch.nn.Module, list[str]] = {}
+    for name, layer in layers(model):
+        of_layer = names.setdefault(layer, [])
+        if not of_layer or of_layer[0].rpartition(".")[0] == name.rpartition(".")[0]:
+            of_layer.append(name)
+    return names
+
+
 class Recorder:
     """Takes the outputs of a model's layers during :meth:`recording` or :meth:`passing_to`.
 
@@ -43,11 +59,12 @@ class Recorder:
     def __init__(self, model: torch.nn.Module) -> None:
         self._take: Take | None = None
         self._has_begun = False
+        self._calls: Counter[str] = Counter()
         self._hooks: list[Any] = []
-        for name, layer in layers(model):
+        for layer, names in _names_of_layers(model).items():
             self._hooks += [
                 layer.register_forward_pre_hook(self._take_input, with_kwargs=True),
-                layer.register_forward_hook(self._output_hook(name)),
+                layer.register_forward_hook(self._output_hook(names)),
             ]
 
     @contextmanager
@@ -69,6 +86,7 @@ class Recorder:
     def begin(self, take: Take) -> None:
         """Pass the tensors of the next forward to ``take``, the first layer's input included."""
         self._take, self._has_begun = take, False
+        self._calls.clear()
 
     def remove(self) -> None:
         """Leave the model without hooks."""
@@ -83,13 +101,15 @@ class Recorder:
             self._has_begun = True
             self._take("embeddings", first)
 
-    def _output_hook(self, name: str) -> Any:
+    def _output_hook(self, names: list[str]) -> Any:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
             if self._take is None:
                 return
             if (tensor := first_tensor(output)) is not None:
                 self._has_begun = True
-                self._take(name, tensor)
+                call = self._calls[names[0]]
+                self._calls[names[0]] += 1
+                self._take(names[call % len(names)], tensor)
 
         return hook
 
