@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.compare.weights import is_loaded
 from samebits.findings.case import Case, weights_of
@@ -12,6 +13,7 @@ from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from samebits.records.capture import Capture, WeightFacts
+    from samebits.records.provenance import Provenance
 
 
 _ONE_NAME = (
@@ -130,15 +132,62 @@ def _tied_apart(*, is_stated: bool) -> Callable[[Case], Iterator[Sighting]]:
 
     def check(case: Case) -> Iterator[Sighting]:
         fields = _stated_ties(case.capture)
-        for name, tensor in case.tensors():
-            if tensor.source == "tied" and tensor.ignored and bool(fields) is is_stated:
-                stored = tensor.stored_as or name
-                what = (
-                    f"the checkpoint has {stored}, with other bytes than the tensor that is loaded"
-                )
-                yield Sighting(name, (what, f"{name} is {tensor.detail}", *fields))
+        if bool(fields) is not is_stated:
+            return
+        for name, tensor, unnamed in _left_out(case):
+            if not unnamed:
+                yield Sighting(name, (*_left_out_lines(name, tensor), *fields))
 
     return check
+
+
+def _tied_by_layer(case: Case) -> Iterator[Sighting]:
+    """Find a tie of other tensors than embeddings that leaves out one, as the checkpoint lacks some tied names.
+
+    4.57 saves the shared heads of MM Grounding DINO under the name of one of their owners. From 5.0 on tensors of one
+    tie stay apart only where the checkpoint has each of their names.
+    """
+    for name, tensor, unnamed in _left_out(case):
+        if unnamed:
+            lacks = f"the checkpoint has no {some(unnamed)}, which the tie has, too"
+            yield Sighting(name, (*_left_out_lines(name, tensor), lacks))
+
+
+def _left_out(case: Case) -> Iterator[tuple[str, Provenance, list[str]]]:
+    """Yield what a tie leaves out, with the tied names that the checkpoint lacks if no vocabulary is tied.
+
+    Such a name of embeddings is no loss: the one that ``tie_word_embeddings`` switches is the head.
+    """
+    tensors = dict(case.tensors())
+    vocabularies = {*_vocabularies(case.capture.signals.config)}
+    unnamed: dict[str, list[str]] = {}
+    for name, facts in case.weights().items():
+        group = [name, *facts.aliases]
+        if facts.ref.shape[:1] not in vocabularies:
+            lacking = sorted(n for n in group if n in tensors and _is_unnamed(tensors[n]))
+            unnamed |= dict.fromkeys(group, lacking)
+    for name, tensor in tensors.items():
+        if tensor.source == "tied" and tensor.ignored:
+            yield name, tensor, unnamed.get(name, [])
+
+
+def _is_unnamed(tensor: Provenance) -> bool:
+    return tensor.source == "tied" and not tensor.ignored
+
+
+def _vocabularies(config: Mapping[str, Any] | None) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes of vocabularies that a config and its parts state."""
+    for name, value in (config or {}).items():
+        if isinstance(value, Mapping):
+            yield from _vocabularies(value)
+        elif name.endswith("vocab_size") and isinstance(value, int):
+            yield (value,)
+
+
+def _left_out_lines(name: str, tensor: Provenance) -> tuple[str, str]:
+    stored = tensor.stored_as or name
+    what = f"the checkpoint has {stored}, with other bytes than the tensor that is loaded"
+    return what, f"{name} is {tensor.detail}"
 
 
 def _stated_ties(capture: Capture) -> list[str]:
@@ -162,4 +211,5 @@ RULES = (
     Rule("SB404", _untied, explains=STORED),
     Rule("SB405", _tied_apart(is_stated=False), explains=STORED),
     Rule("SB406", _tied_apart(is_stated=True), explains=STORED),
+    Rule("SB407", _tied_by_layer, explains=STORED),
 )

@@ -661,6 +661,33 @@ def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_
     assert codes_of(tied("4.48", together=True)) == []
 
 
+def tied_by_layer(stack, *, named):
+    """Return a model whose three heads share the bytes of the first, and a checkpoint that has the second one, too."""
+    memory = Memory()
+    names = ("heads.1", "heads.2")
+    tensors = {"heads.0": weight(memory, values(8, 4), "heads.0", aliases=names)}
+    tie = {"kind": "parameter", "source": "tied", "detail": "tied to heads.0"}
+    second, third = tie | {"ignored": True}, tie | {"ignored": named}
+    provenance = integrity(**{"heads.1": second, "heads.2": third})
+    return sound(memory, stack, weights=weights_signal(tensors), integrity=provenance)
+
+
+def test_a_tie_by_layer_needs_every_name_in_the_checkpoint():
+    """MM Grounding DINO saved by 4.57, in 5.0."""
+    found = findings(Case(tied_by_layer("5.x", named=False)))
+    assert [(f.code, f.where) for f in found] == [("SB407", "heads.1")]
+    assert found[0].evidence[-1] == "the checkpoint has no heads.2, which the tie has, too"
+    assert set(codes_of(tied_by_layer("5.x", named=True))) == {"SB405"}
+
+
+def test_a_name_of_a_tied_vocabulary_that_the_checkpoint_lacks_is_no_layer():
+    """The encoder of T5 has no tensor of its own in any checkpoint, and the config switches the tie of its head."""
+    capture = tied_by_layer("5.x", named=False)
+    for config in ({"vocab_size": 8}, {"text_config": {"vocab_size": 8}}):
+        signals = capture.signals.model_copy(update={"config": config})
+        assert codes_of(capture.model_copy(update={"signals": signals})) == ["SB405"]
+
+
 def test_a_tie_that_config_json_states_leaves_both_readings_open():
     """4.57 ties and 5.2 keeps both tensors: the checkpoint contradicts its config."""
     old, new = both_stored("4.57", together=True), both_stored("5.x", together=False)
