@@ -303,7 +303,9 @@ def layer_subject(
 def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
     """Pair layers by position, or by name if the positions are not reliable.
 
-    Positions are reliable if the counts are equal and no name is at two different positions.
+    Positions are reliable if the counts are equal and no name is at two different positions. Of two names at one
+    position, outputs of different shapes are no pair: RT-DETR of 5.3 has a list of AIFI layers, which give images,
+    where 5.0 has one of encoders, which give sequences.
     """
     reference_names = _with_occurrences([layer.name for layer in reference])
     candidate_names = _with_occurrences([layer.name for layer in candidate])
@@ -311,8 +313,12 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
     moved = any(
         positions.get(name, position) != position for position, name in enumerate(reference_names)
     )
+    pairs: list[LayerPair] = []
     if len(reference_names) == len(candidate_names) and not moved:
-        return [(i, a, b) for i, (a, b) in enumerate(zip(reference, candidate, strict=True))]
+        for i, (a, b) in enumerate(zip(reference, candidate, strict=True)):
+            is_pair = a.name == b.name or a.ref.shape == b.ref.shape
+            pairs += [(i, a, b)] if is_pair else [(i, a, None), (i, None, b)]
+        return pairs
     matched = {
         position: positions[name]
         for position, name in enumerate(reference_names)
@@ -320,11 +326,10 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
     }
     matched |= _matched_tails(reference, candidate, matched)
     _drop_inputs_of_others(reference, candidate, matched)
-    pairs: list[LayerPair] = []
-    for position, layer in enumerate(reference):
-        pairs.append(
-            (position, layer, candidate[matched[position]] if position in matched else None)
-        )
+    pairs = [
+        (position, layer, candidate[matched[position]] if position in matched else None)
+        for position, layer in enumerate(reference)
+    ]
     taken = set(matched.values())
     return [*pairs, *((i, None, layer) for i, layer in enumerate(candidate) if i not in taken)]
 

@@ -223,6 +223,22 @@ def test_renamed_layers_pair_by_position(memory):
     )
 
 
+@pytest.mark.parametrize("name", ["model.layers.0", "model.aifi.0"])
+def test_a_renamed_layer_of_another_shape_is_no_counterpart(memory, name):
+    """RT-DETR of 5.3 has a list of what holds its encoders, and their output is an image again."""
+    first, last = values(1, 6, 4), values(1, 6, 4, seed=2)
+    old = hidden_of(memory, first, values(1, 6, 4, seed=1), last)
+    names = ["embeddings", name, "model.layers.1"]
+    new = hidden_of(memory, first, values(1, 4, 2, 3, seed=1), last, names=names)
+    found = only(memory, sound(memory, forward=old), sound(memory, forward=new), "hidden_states")
+    outcomes = [item.outcome for item in found.items]
+    if name == "model.layers.0":
+        assert (found.outcome, outcomes) == ("differs", ["identical", "differs", "identical"])
+    else:
+        assert found.outcome == "identical"
+        assert outcomes == ["identical", "only in reference", "only here", "identical"]
+
+
 @pytest.mark.parametrize(
     "names",
     [
