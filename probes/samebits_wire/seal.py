@@ -11,7 +11,6 @@ from pathlib import Path
 
 from samebits_wire.atomic import read_whole
 
-KEY = "seal"
 _BEGIN, _END = b'"seal":"', b'"}'
 _LENGTH = len(_BEGIN) + 64 + len(_END)
 _COMMENT = "# seal: "

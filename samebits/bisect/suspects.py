@@ -16,9 +16,6 @@ from samebits.questions.changes.release import Release
 if TYPE_CHECKING:
     from samebits.bisect.history import Commit
 
-Entered = "Mapping[str, Iterable[int]]"
-"""File of the package -> first lines of the functions that ran."""
-
 Place = Callable[[str], str]
 """Path in the repository -> path in the folder of the code that runs; '' for a file that is no part of it."""
 
