@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
 
-_AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
-_DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
+AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
+DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
 """Verdicts on a difference. A cell with any other verdict has no bits to compare."""
 
 
@@ -50,9 +50,9 @@ def bands_in_words(results: Sequence[CellResult]) -> tuple[Band, ...]:
     known = {"": _letter(0)}
 
     def does(result: CellResult) -> str:
-        if _verdict_of(result) not in _AS_REFERENCE | _DIFFERENT:
+        if verdict_of(result) not in AS_REFERENCE | DIFFERENT:
             return result.judged.value
-        said = "" if _verdict_of(result) in _AS_REFERENCE else result.headline
+        said = "" if verdict_of(result) in AS_REFERENCE else result.headline
         return known.setdefault(said, _letter(len(known)))
 
     return tuple(
@@ -82,11 +82,11 @@ class _Kinds:
 
     def kind_of(self, result: CellResult) -> _Kind:
         """Return the kind of a cell."""
-        if _verdict_of(result) in _AS_REFERENCE:
+        if verdict_of(result) in AS_REFERENCE:
             return _Kind(_letter(0))
         if result.judged in (Verdict.ABSENT, Verdict.NOT_FINISHED):
             return _Kind(result.judged.value)
-        if result.judged not in _DIFFERENT:
+        if result.judged not in DIFFERENT:
             return _Kind(result.judged.value, _VERSION.sub("", result.headline))
         for number, example in enumerate(self._examples, start=1):
             if not self._differing(example, result):
@@ -96,7 +96,7 @@ class _Kinds:
 
     def moved_signals(self, before: CellResult, after: CellResult) -> tuple[Signal, ...]:
         """Return the signals that differ between two cells; none if a cell has no bits."""
-        if not {_verdict_of(before), _verdict_of(after)} <= _AS_REFERENCE | _DIFFERENT:
+        if not {verdict_of(before), verdict_of(after)} <= AS_REFERENCE | DIFFERENT:
             return ()
         return self._differing(before, after)
 
@@ -110,7 +110,7 @@ class _Kinds:
         )
 
 
-def _verdict_of(result: CellResult) -> Verdict:
+def verdict_of(result: CellResult) -> Verdict:
     """Return the verdict of a cell; a failing reference still counts as the reference."""
     return Verdict.REFERENCE if result.rest is Verdict.REFERENCE else result.judged
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.diagnose.bands import AS_REFERENCE, DIFFERENT, verdict_of
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import cell_in_short, row_name
@@ -59,8 +60,7 @@ _STEPS: dict[Verdict, Step] = {
     Verdict.DIVERGED: "diverged",
     Verdict.UNDECIDED: "undecided",
 }
-_AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
-_BITS = _AS_REFERENCE | _STEPS.keys()
+_BITS = AS_REFERENCE | DIFFERENT
 _BROKEN = frozenset({Verdict.FAILED, Verdict.UNSTABLE})
 
 
@@ -238,7 +238,7 @@ def _kinds(
     if after.judged in _BROKEN:
         yield _broken(before, after), after, ""
     if before.judged in _BROKEN and _has_bits(after):
-        yield "works", (before if _judged(after) in _AS_REFERENCE else after), ""
+        yield "works", (before if verdict_of(after) in AS_REFERENCE else after), ""
     if not (_has_bits(before) and _has_bits(after)):
         yield "open", after, ""
     letters = _letters(row)
@@ -258,18 +258,18 @@ def _broken(before: CellResult, after: CellResult) -> Step:
 
 def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[Step, CellResult, str]:
     """Return the change between two cells with different bits, by what is known of each."""
-    if {_judged(before), _judged(after)} <= _AS_REFERENCE:
+    if {verdict_of(before), verdict_of(after)} <= AS_REFERENCE:
         return "", after, ""  # they differ in padding alone, which no verdict depends on
-    if _judged(before) in _AS_REFERENCE:
-        return _STEPS[_judged(after)], after, ""
-    if _judged(after) in _AS_REFERENCE:
-        return _STEPS[_judged(before)], before, f"back to the bits of {row.reference}"
-    verdicts = {_judged(before), _judged(after)}
+    if verdict_of(before) in AS_REFERENCE:
+        return _STEPS[verdict_of(after)], after, ""
+    if verdict_of(after) in AS_REFERENCE:
+        return _STEPS[verdict_of(before)], before, f"back to the bits of {row.reference}"
+    verdicts = {verdict_of(before), verdict_of(after)}
     caveat = f"both differ from {row.reference} and were not compared with each other"
     if verdicts == {Verdict.ROUNDING}:
         return "rounding", after, caveat
     if verdicts == {Verdict.ROUNDING, Verdict.DIVERGED}:
-        diverged = before if _judged(before) is Verdict.DIVERGED else after
+        diverged = before if verdict_of(before) is Verdict.DIVERGED else after
         return "diverged", diverged, caveat
     return "undecided", after, caveat
 
@@ -278,9 +278,5 @@ def _letters(row: Row) -> dict[str, str]:
     return {stack: band.does for band in row.bands for stack in band.stacks}
 
 
-def _judged(cell: CellResult) -> Verdict:
-    return Verdict.REFERENCE if cell.rest is Verdict.REFERENCE else cell.judged
-
-
 def _has_bits(cell: CellResult) -> bool:
-    return _judged(cell) in _BITS
+    return verdict_of(cell) in _BITS
