@@ -22,7 +22,7 @@ from samebits_probe.cell import config_use, integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
 from samebits_probe.cell.phase import InFork
-from samebits_probe.model import feed, fresh, load, unrun
+from samebits_probe.model import feed, fresh, load, small, unrun
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Leftover, seed
 from samebits_probe.model.state import everything, hashes
@@ -274,6 +274,12 @@ class Session:
         """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
         reason = memory.shortage(int(times * load.n_bytes(self.loaded.model)), self.slots)
         return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
+
+    def too_dear(self, copies: float, n_forwards: float) -> str:
+        """Return why the model, or the made one that stands in for it, is not asked; '' if it is."""
+        if small.stands_in(self.loaded.model, self.job["model"]):
+            return self.no_time(0, small.SECONDS)
+        return self.no_room(copies) or self.no_time(n_forwards)
 
     def untouched_model(self, what: str, reason: str) -> Any:
         """Return a newly loaded model; the first one, with a skip of ``what``, if a reason forbids it."""

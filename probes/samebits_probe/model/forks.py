@@ -48,6 +48,11 @@ def dtype_keyword() -> str:
     return "dtype" if _version() >= (4, 57) else "torch_dtype"
 
 
+def in_float32() -> dict[str, Any]:
+    """Return the keyword that makes a model in float32."""
+    return {dtype_keyword(): torch.float32}
+
+
 @contextmanager
 def default_dtype_kept() -> Iterator[None]:
     """Set torch's default dtype back: 4.x leaves it changed where a constructor raises."""

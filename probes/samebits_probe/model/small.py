@@ -136,7 +136,7 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     progress.tick("made model")
     torch.manual_seed(_SEED)
     config = _config(loaded, plan)
-    arguments = source.constructor_arguments(model_class, config) | _float32()
+    arguments = source.constructor_arguments(model_class, config) | forks.in_float32()
     skeleton = model_class._from_config(config, **arguments).eval()
     _require_same_kind(loaded.model, skeleton)
     if _has_own_head(loaded.model) and not _has_own_head(skeleton):
@@ -173,14 +173,10 @@ def _config(loaded: load.Loaded, plan: shrink.Plan) -> Any:
     return type(loaded.config).from_dict(copy.deepcopy(plan.config))
 
 
-def _float32() -> dict[str, Any]:
-    return {forks.dtype_keyword(): torch.float32}
-
-
 def _require_small(model_class: Any, config: Any) -> None:
     with torch.device("meta"):
         size = 4 * sum(
-            p.numel() for p in model_class._from_config(config, **_float32()).parameters()
+            p.numel() for p in model_class._from_config(config, **forks.in_float32()).parameters()
         )
     if size > MAX_BYTES:
         raise NoneMade(f"it would still have {size / 2**20:.0f} MiB")

@@ -30,7 +30,7 @@ def small_models(model_class: Any, config: Any) -> Iterator[Any]:
             if _n_bytes(model_class, made) > _MAX_BYTES:
                 continue
             torch.manual_seed(0)
-            yield model_class._from_config(made, **_in_float32()).eval()
+            yield model_class._from_config(made, **forks.in_float32()).eval()
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
 
@@ -39,11 +39,7 @@ def _n_bytes(model_class: Any, config: Any) -> float:
     """Return the bytes of a config's parameters in float32; without end if its class refuses it."""
     try:
         with torch.device("meta"):
-            skeleton = model_class._from_config(copy.deepcopy(config), **_in_float32())
+            skeleton = model_class._from_config(copy.deepcopy(config), **forks.in_float32())
     except Exception:  # noqa: BLE001  a class may refuse a config in any way
         return math.inf
     return 4.0 * sum(int(p.numel()) for p in skeleton.parameters())
-
-
-def _in_float32() -> dict[str, torch.dtype]:
-    return {forks.dtype_keyword(): torch.float32}

@@ -30,7 +30,7 @@ def observe(session: Session) -> None:
     if _NAME not in session.model_forks:
         return
     first = next(iter(session.answered()), None)
-    reason = _too_dear(session)
+    reason = session.too_dear(3, _FORWARDS)
     if first is None or reason:
         session.model_forks.pop(_NAME).forget()
         if first is not None:
@@ -43,12 +43,6 @@ def observe(session: Session) -> None:
         session.skip(_NAME, f"no small model of its kind: {reason}", "cost")
     else:
         session.answer(_NAME, found)
-
-
-def _too_dear(session: Session) -> str:
-    if small.stands_in(session.loaded.model, session.job["model"]):
-        return session.no_time(0, small.SECONDS)
-    return session.no_room(3) or session.no_time(_FORWARDS)
 
 
 def untouched(session: Session) -> InFork | None:

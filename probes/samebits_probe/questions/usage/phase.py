@@ -19,7 +19,7 @@ def observe(session: Session) -> None:
     """Run the checks in the forked child, if time and memory allow it."""
     if "usage" not in session.model_forks:
         return
-    if reason := _too_dear(session):
+    if reason := session.too_dear(1, _FORWARDS):
         session.skip("usage", reason, "cost")
         session.model_forks.pop("usage").forget()
         return
@@ -32,12 +32,6 @@ def observe(session: Session) -> None:
         session.skip("usage", reason, "cost")
         return
     session.answer("usage", answer)
-
-
-def _too_dear(session: Session) -> str:
-    if small.stands_in(session.loaded.model, session.job["model"]):
-        return session.no_time(0, small.SECONDS)
-    return session.no_room(1) or session.no_time(_FORWARDS)
 
 
 def untouched(session: Session) -> InFork | None:
