@@ -269,18 +269,18 @@ def without(table, rows):
     return {**table, "names": {module: content for module, content in names.items() if content}}
 
 
-def written(table):
-    """Return the table as JSON, one module or layer on each line."""
+def written(releases, table):
+    """Return the table as JSON, one row of each part on a line."""
     parts = [
         f'"{part}":{{\n'
         + ",\n".join(
             f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
-            for key, value in table[part].items()
+            for key, value in rows.items()
         )
         + "\n}"
-        for part in ("names", "layers")
+        for part, rows in table.items()
     ]
-    return f'{{"releases":{json.dumps(table["releases"])},\n' + ",\n".join(parts) + "}\n"
+    return f'{{"releases":{json.dumps(releases)},\n' + ",\n".join(parts) + "}\n"
 
 
 def main(arguments):
@@ -315,7 +315,8 @@ def main(arguments):
         if len({frozenset(each) for each in facts if each}) > 1:
             layers[layer] = masks(facts)
     table = smaller({"releases": marks, "names": names, "layers": layers})
-    OUT.write_text(written(without(table, contradicted(table, folders))), "utf-8")
+    kept = without(table, contradicted(table, folders))
+    OUT.write_text(written(kept["releases"], {p: kept[p] for p in ("names", "layers")}), "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ none, and a release without the class says nothing.
 """
 
 import ast
-import json
 import re
 import sys
 from pathlib import Path
 
-from make_names import LAYERS, SKIPPED, UNREAD, bound_names, module_name
+from make_names import LAYERS, SKIPPED, UNREAD, bound_names, module_name, written
 
 OUT = Path(__file__).parents[2] / "samebits" / "lint" / "uses.json"
 VARIABLE = re.compile(r"[\"']((?:PYTORCH_)?(?:PRETRAINED_|TRANSFORMERS_|HF_)\w+)[\"']")
@@ -280,19 +279,6 @@ def main(pairs):
     }
     table = {"arguments": called, "attributes": held, "methods": methods, "rotary": rotary, **words}
     OUT.write_text(written([*folders], table), "utf-8")
-
-
-def written(releases, table):
-    """Return the table as JSON, one class or function on each line."""
-    parts = [
-        f'"{part}":{{\n'
-        + ",\n".join(
-            f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in rows.items()
-        )
-        + "\n}"
-        for part, rows in table.items()
-    ]
-    return f'{{"releases":{json.dumps(releases)},\n' + ",\n".join(parts) + "}\n"
 
 
 if __name__ == "__main__":
