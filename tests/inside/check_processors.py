@@ -402,6 +402,101 @@ def test_options_are_set_on_the_object_and_means_come_as_arrays():
     assert made[f"{base}, return_rows=true"].called(Limited(), None)["return_rows"] is True
 
 
+class Means(Limited):
+    """An image processor whose calls read a mean, of which the planted one has no list of its own."""
+
+    shared = [0.5] * 3
+
+    def __init__(self, is_planted=False):
+        self.image_mean = self.shared if is_planted else [0.5] * 3
+
+    def __call__(self, images, return_tensors=None, **options):
+        return {"mean": np.array(self.image_mean)}
+
+
+def test_a_list_is_changed_in_place_in_another_object_and_put_back():
+    name = "RGB 97 x 64, after image_mean=[0.25, 0.5, 0.75] in another object"
+    for is_planted, mean in ((True, [0.25, 0.5, 0.75]), (False, [0.5] * 3)):
+        made = options.of("image processor", Means(is_planted))
+        assert made[name].like == made[name].without == "RGB 97 x 64"
+        assert made[name].called(Means(is_planted), None)["mean"].tolist() == mean
+        assert Means.shared == [0.5] * 3
+    assert not any("max_pixels=4096 in another object" in name for name in made)
+
+
+class Prompted:
+    """A processor of boxes and points, which is given each in one image or in both."""
+
+    image_processor, tokenizer = Limited(), object()
+
+    def __call__(self, images, text=None, input_boxes=None, input_points=None, input_labels=None,
+                 return_tensors=None):  # fmt: skip
+        boxes = [len(of_image or ()) for of_image in input_boxes or ()]
+        points = [len(of_image) for of_image in input_points or ()]
+        return {"boxes": boxes, "points": points, "texts": len(text or ())}
+
+
+def test_boxes_and_points_are_given_in_both_images_and_in_one():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    made = calls.of("processor", Prompted())
+    given = {
+        name.removeprefix("two images, "): call.called(Prompted(), call.made())
+        for name, call in made.items()
+        if name.startswith("two images, a")
+    }
+    assert given["a box in the second"] == {"boxes": [0, 1], "points": [], "texts": 2}
+    assert given["a box in the first and two in the second"]["boxes"] == [1, 2]
+    assert given["a point in the first and two in the second"]["points"] == [1, 2]
+    assert given["a point in the first and two in the second, by objects"]["points"] == [1, 1]
+    assert not any(name.startswith("two images, a") for name in calls.of("processor", Mixed(8_000)))
+
+
+class Spans:
+    """A processor of texts with images that tells where they stand in the text; the planted one miscounts the second."""
+
+    image_processor, image_token = Limited(), "<image>"
+    is_planted = False
+
+    def __init__(self):
+        self.tokenizer = types.SimpleNamespace(padding_side="right")
+
+    def __call__(
+        self,
+        text,
+        images,
+        padding_side=None,
+        text_kwargs=None,
+        return_text_replacement_offsets=False,
+        **common,
+    ):
+        own = "right" if self.is_planted else self.tokenizer.padding_side
+        given = {"side": padding_side or own}
+        if (text_kwargs or {}).get("return_text_replacement_offsets"):
+            length = 6 if self.is_planted else 7
+            given["text_replacement_offsets"] = [
+                [{"new_span": (length * i, 7)} for i in range(part.count("<"))] for part in text
+            ]
+        return given
+
+
+def test_places_of_two_images_in_a_text_and_the_side_of_the_tokenizer_are_asked_for():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    planted, twin = type("Planted", (Spans,), {"is_planted": True})(), Spans()
+    made = options.of("processor", twin)
+    (name,) = (n for n in made if "two images" in n and "return_text_replacement_offsets" in n)
+    spans = [
+        processors.facts_of_outputs(made[name].called(side, made[name].made()))[
+            "text_replacement_offsets new_span"
+        ]["sample"]
+        for side in (planted, twin)
+    ]
+    assert spans == [[0, 7, 6, 7, 0, 7], [0, 7, 7, 7, 0, 7]]
+    (name,) = (n for n in made if n.endswith('padding_side="left" set on the object'))
+    assert made[name].like == name.removesuffix(" set on the object")
+    given = [made[name].called(side, made[name].made())["side"] for side in (planted, twin)]
+    assert given == ["right", "left"]
+
+
 class Mixed(Hears):
     """A processor of images, videos and sounds; the planted one puts sounds before all else."""
 
@@ -431,8 +526,18 @@ def test_several_kinds_of_media_are_in_one_conversation_and_a_planted_order_is_s
     assert forth.called(planted, forth.made())["input_ids"].tolist() == [2, 0, 1]
     two = made["a conversation with two sounds, in one call"]
     assert two.called(twin, two.made())["input_ids"].tolist() == [2, 2]
+    several = "two conversations of different lengths with an image each, in one call"
+    assert made[several].called(Batches(8_000), made[several].made())["lengths"].tolist() == [1, 2]
     only = calls.of("processor", Hears(8_000), talks=True)
     assert not any(" and a " in name for name in only if name.startswith("a conversation"))
+
+
+class Batches(Mixed):
+    """A processor that takes conversations side by side."""
+
+    def apply_chat_template(self, messages, **kwargs):
+        assert kwargs["padding"] is True
+        return {"lengths": np.array([len(conversation) for conversation in messages])}
 
 
 class RowsKwargs(TypedDict, total=False):

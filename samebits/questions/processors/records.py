@@ -86,7 +86,8 @@ class ProcessorCase(Record):
     is_loaded: bool = False
     """True if from_pretrained or the object got the option, and not the call."""
     like: str = ""
-    """The case whose call got what from_pretrained or the object got here."""
+    """The case whose call got what from_pretrained or the object got here; ``without`` itself where another object got
+    it, which must have no effect here."""
     counted: str = ""
     """The case of the method that tells how many tokens this call writes; '' if it counts none."""
 

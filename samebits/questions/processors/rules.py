@@ -145,6 +145,20 @@ def _ignored_at_load(case: Case) -> Iterator[Sighting]:
                 yield Sighting(f"{name}: {option}", words)
 
 
+def _shared_by_objects(case: Case) -> Iterator[Sighting]:
+    """Find lists and dicts of one processor whose change in place changes what another one returns."""
+    signal = PROCESSORS.in_cell(case.capture)
+    for name, part in signal.parts.items() if signal is not None else ():
+        shared = {
+            option: f"other outputs than before the change: {', '.join(sorted(changed_outputs(part, option)))}"
+            for option, given in part.cases.items()
+            if given.like and given.like == given.without and effect_of(part, option)
+        }
+        if shared:
+            lines = (f"{option}: {words}" for option, words in shared.items())
+            yield Sighting(f"{name}: {next(iter(shared))}", tuple(lines))
+
+
 def _unlike_the_call(part: ProcessorPart, option: str) -> tuple[str, ...]:
     like = part.cases[option].like
     if not effect_of(part, like):
@@ -230,5 +244,6 @@ RULES = (
     Rule("SB850", _differing("no effect")),
     Rule("SB859", _ignored_at_load),
     Rule("SB866", _miscounted),
+    Rule("SB884", _shared_by_objects),
     Rule("SB885", _needs_packages),
 )

@@ -254,6 +254,18 @@ def test_an_option_that_is_set_on_the_object_is_compared_with_the_call():
     assert codes(of(WITHOUT), of(WITH)) == set()
 
 
+def test_a_change_in_place_that_reaches_another_object_is_named():
+    def of(after):
+        apart = {"without": BASE, "is_loaded": True, "like": BASE}
+        cases = {BASE: WITHOUT, "picture, after a change": after.model_copy(update=apart)}
+        return signal(cases, part="image processor, with options", role="options")
+
+    rounded = case(np.nextafter(NATIVE, np.float32(2)), EXACT)
+    assert codes(of(WITHOUT), of(WITH)) == {"SB884"}
+    assert codes(of(WITH), of(WITHOUT)) == codes(of(WITHOUT), of(rounded)) == set()
+    assert codes(of(WITHOUT), of(RAISED)) == {"SB836"}
+
+
 NEEDS = "ImportError: Package `num2words` is required. Install it with `pip install num2words`."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +23,10 @@ _MODES = ("gray", "RGBA", "palette")
 _MAPS = "trimaps"
 _CHANNELS = (1, 3, 4)
 _SOUND_EACH = "two texts of different lengths, a sound each"
+_VIDEO_EACH = "two texts of different lengths, a video each"
 _USUAL, _USUAL_OF_VIDEO = "<image>", "<video>"
+_OF_TEXTS_ALONE = {"input_ids", "attention_mask", "token_type_ids"}
+_NO_MEDIA = "apply_chat_template returns nothing of the images and videos of the conversation"
 _OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "image_placeholder")
 """Attributes of processors for what stands for an image in a text, where it is not image_token."""
 
@@ -42,7 +46,7 @@ class Call(NamedTuple):
     given: dict[str, Any] | None = None
     """Arguments of from_pretrained for an object of its own; None for the one that is there."""
     like: str = ""
-    """The case that gives the option in the call instead."""
+    """The case that gives the option in the call instead; ``without`` itself if the call is to have no option."""
     counted: str = ""
     """The case of a method that tells the number which this one counts."""
 
@@ -192,6 +196,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
         if own := _other_placeholder(processor, token):
             calls |= _of_pairs(own)
     calls |= _of_texts_and_videos(processor)
+    calls |= _of_places(processor)
     if talks:
         calls |= _of_conversations(processor)
     if _hears(processor):
@@ -247,6 +252,9 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
         "a text and a video, no tensors": Call(
             lambda: ([f"{token} a cat"], [clip()]), _plain("videos")
         ),
+        "a text and a video of one frame": Call(
+            lambda: ([f"{token} a cat"], [samples.videos()["one frame"]()]), _read_videos
+        ),
         "a text and a video, its metadata": Call(
             lambda: ([f"{token} a cat"], [longer()]),
             lambda processor, case: _read_videos(processor, case, **_known(case[1][0])),
@@ -257,9 +265,7 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
         "a text and two videos of different shapes": Call(
             lambda: ([f"{token} a cat, and here {token} two"], unlike()), _read_videos
         ),
-        "two texts of different lengths, a video each": Call(
-            lambda: (_texts(token), alike()), _read_videos
-        ),
+        _VIDEO_EACH: Call(lambda: (_texts(token), alike()), _read_padded_videos),
     }
     if getattr(processor, "image_processor", None) is not None:
         image = placeholder(processor, "image_token", _USUAL)
@@ -268,6 +274,43 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
             lambda processor, case: _read_videos(processor, case, images=[_one()]),
         )
     return calls
+
+
+def _of_places(processor: Any) -> dict[str, Call]:
+    """Return calls with boxes and points, one or more in each of two images, and in one of them alone.
+
+    A release takes the points of an image as a list, or as one list for each object of the image.
+    """
+    taken = inspect.signature(processor.__call__).parameters
+    text = {"text": ["a cat", "two dogs"]} if getattr(processor, "tokenizer", None) else {}
+    first, second, third = [10, 10, 20, 20], [4, 6, 30, 40], [0, 8, 16, 24]
+    given: dict[str, dict[str, Any]] = {}
+    if "input_boxes" in taken:
+        given |= {
+            "a box each": {"input_boxes": [[first], [second]]},
+            "a box in the second": {"input_boxes": [None, [second]]},
+            "a box in the first and two in the second": {"input_boxes": [[first], [second, third]]},
+        }
+    if "input_points" in taken:
+        points = [[first[:2]], [second[:2], third[:2]]]
+        labels = [[1], [1, 0]]
+        given["a point in the first and two in the second"] = {
+            "input_points": points,
+            "input_labels": labels,
+        }
+        given["a point in the first and two in the second, by objects"] = {
+            "input_points": [[image] for image in points],
+            "input_labels": [[image] for image in labels],
+        }
+    return {
+        f"two images, {what}": Call(
+            _two,
+            lambda processor, images, options=options: processor(
+                images=images, return_tensors="pt", **text, **copy.deepcopy(options)
+            ),
+        )
+        for what, options in given.items()
+    }
 
 
 def _sees_videos(processor: Any) -> bool:
@@ -290,6 +333,10 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
     if _hears(processor):
         made["a sound"] = lambda: [("audio", _sound_of(processor)())]
     calls = {f"a conversation with {what}": Call(media, _converse) for what, media in made.items()}
+    if "an image" in made:
+        calls["two conversations of different lengths with an image each, in one call"] = Call(
+            _two, _converse_in_a_batch
+        )
     at_once = {
         f"a conversation with {what}, in one call": Call(media, _converse_at_once)
         for what, media in (made | _of_several_kinds(processor, made)).items()
@@ -341,6 +388,12 @@ def marked(processor: Any, kind: str) -> str:
     if kind == "images":
         token = _other_placeholder(processor, token) or token
     return f"{token} a cat"
+
+
+def of_videos(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
+    """Yield name, input and call of two texts with a video each, for a processor that takes them."""
+    if (call := _of_texts_and_videos(processor).get(_VIDEO_EACH)) is not None:
+        yield _VIDEO_EACH, call.made, _read_padded_videos
 
 
 def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
@@ -404,6 +457,10 @@ def _read_videos(processor: Any, case: Any, **media: Any) -> Any:
     return processor(text=texts, videos=videos, padding=True, return_tensors="pt", **media)
 
 
+def _read_padded_videos(processor: Any, case: Any, **options: Any) -> Any:
+    return _read_padded(processor, case, named="videos", **options)
+
+
 def _plain(named: str) -> Callable[[Any, Any], Any]:
     """Return a call without an option: its outputs are lists."""
 
@@ -434,10 +491,19 @@ def _converse(processor: Any, media: list[Media]) -> Any:
 def _converse_at_once(processor: Any, media: list[Media]) -> Any:
     """Return what the template makes of a conversation that holds the media itself."""
     made = _templated(processor, ({"type": kind, kind: value} for kind, value in media))
-    if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
-        raise NotAsked(
-            "apply_chat_template returns nothing of the images and videos of the conversation"
-        )
+    if set(made) <= _OF_TEXTS_ALONE:
+        raise NotAsked(_NO_MEDIA)
+    return made
+
+
+def _converse_in_a_batch(processor: Any, images: list[Any]) -> Any:
+    asked = [_message([{"type": "image", "image": image}]) for image in images]
+    asked[1] += [{"role": "assistant", "content": [{"type": "text", "text": "a cat, it seems"}]}]
+    made = processor.apply_chat_template(
+        asked, tokenize=True, padding=True, return_dict=True, return_tensors="pt"
+    )
+    if set(made) <= _OF_TEXTS_ALONE:
+        raise NotAsked(_NO_MEDIA)
     return made
 
 

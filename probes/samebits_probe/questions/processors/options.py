@@ -23,6 +23,8 @@ from samebits_probe.questions.processors.calls import Call
 
 Options = dict[str, Any]
 Asked = Callable[..., Any]
+Base = tuple[str, Callable[[], Any], Asked]
+"""Name, input and call without an option."""
 
 _NEEDS = {
     "do_resize": "size",
@@ -45,8 +47,6 @@ _VALUES: Options = {
 }
 """Option of images -> its value; limits of pixels are such that the image of the calls is beyond them."""
 _MEANS = ("image_mean", "image_std")
-_SET = ("max_pixels", "min_pixels", "size")
-"""Options that users set on the object as well, and give to no call."""
 _COMMON = ("TextKwargs", "ImagesKwargs", "AudioKwargs")
 """Typed arguments that every processor has."""
 _PAIRS = ("do_resize", "do_rescale", "do_normalize")
@@ -68,6 +68,9 @@ _OF_TEXTS: dict[str, Options] = {
     "padding": {"text_kwargs": {"padding": "max_length", "max_length": 1024}},
 }
 """Option that a release has -> what is given."""
+_SIDE, _OFFSETS = "padding_side", "return_text_replacement_offsets"
+_VIDEOS, _SAMPLED = "videos_kwargs", "do_sample_frames"
+_SAMPLES: list[Options] = [{_SAMPLED: True, "num_frames": 2}, {"return_metadata": True}]
 _OTHER_SIDE = {"left": "right", "right": "left"}
 _NAMES = "model_input_names"
 
@@ -83,13 +86,13 @@ def of(kind: str, processor: Any) -> dict[str, Call]:
     return _of_pixels(processor, ("RGB 97 x 64", samples.pictures()["RGB 97 x 64"], calls.look))
 
 
-def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> dict[str, Call]:
+def _of_pixels(processor: Any, base: Base) -> dict[str, Call]:
     alone = dict(_options_of_pixels(processor))
     pairs = [alone[a] | alone[b] for a, b in combinations([p for p in _PAIRS if p in alone], 2)]
     if all(isinstance(alone.get(name, {}).get(name), list) for name in _MEANS):
         pairs.append({name: np.array(alone[name][name]) for name in _MEANS})
-    more: list[Options] = [{"data_format": "channels_last"}, {"return_tensors": None}]
-    named = [m for m in more if next(iter(m)) in {*_names(processor), "return_tensors"}]
+    more: list[Options] = [{"data_format": "channels_last"}, {"return_tensors": None}, *_SAMPLES]
+    named = [m for m in more if set(m) <= {*_names(processor), "return_tensors"}]
     return _cases(base, [*alone.values(), *pairs, *named], processor)
 
 
@@ -139,8 +142,8 @@ def _of_sounds(processor: Any) -> dict[str, Call]:
         if isinstance(getattr(processor, name, None), bool)
     ]
     given = [value for name, value in _OF_SOUNDS.items() if name in names]
-    side = _OTHER_SIDE.get(getattr(processor, "padding_side", ""))
-    only_loaded = [{"padding_side": side}] if side and "padding_side" not in names else []
+    side = _OTHER_SIDE.get(getattr(processor, _SIDE, ""))
+    only_loaded = [{_SIDE: side}] if side and _SIDE not in names else []
     base = ("two of different lengths", made, _hear)
     return _cases(base, [*flips, *given], processor, only_loaded)
 
@@ -152,31 +155,64 @@ def _hear(processor: Any, sound: Any, **options: Any) -> Any:
 
 
 def _of_texts(processor: Any) -> dict[str, Call]:
-    """Return calls with the options of texts with images or sounds; {} for a processor that takes no such pair here."""
-    base = next(
-        (
-            (name, made, ask)
-            for name, made, ask in calls.pairs(processor)
-            if _runs(processor, made, ask)
-        ),
-        None,
-    )
-    if base is None:
-        return {}
+    """Return calls with the options of texts with images, sounds or videos; {} for a processor that takes none here."""
+    cases: dict[str, Call] = {}
+    if (base := _first(processor, calls.pairs(processor))) is not None:
+        cases = _of_pairs(processor, base)
+    if (base := _first(processor, calls.of_videos(processor))) is not None:
+        cases |= _of_videos(processor, base)
+    return cases
+
+
+def _first(processor: Any, pairs: Iterator[Base]) -> Base | None:
+    """Return the first call that runs."""
+    return next((base for base in pairs if _runs(processor, base[1], base[2])), None)
+
+
+def _of_pairs(processor: Any, base: Base) -> dict[str, Call]:
     typed = _typed(processor)
     names = _names(processor) | {n for part in _parts(typed).values() for n in _annotated(part)}
-    images = dict(_options_of_pixels(getattr(processor, "image_processor", None)))
+    holder = getattr(processor, "image_processor", None)
+    images = dict(_options_of_pixels(holder))
     texts = {**_OF_TEXTS}
-    if side := _OTHER_SIDE.get(getattr(processor.tokenizer, "padding_side", "")):
-        texts["padding_side"] = {"padding_side": side}
+    if side := _OTHER_SIDE.get(getattr(processor.tokenizer, _SIDE, "")):
+        texts[_SIDE] = {_SIDE: side}
     given = [value for name, value in texts.items() if name in names]
     given += [images[name] for name in _PAIRS if name in images and name in names]
-    by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
+    by_kind = (("text_kwargs", texts, _SIDE), ("images_kwargs", images, "do_rescale"))
     given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
     known = {name for options in given for name in options}
     flipped = [*_switches(processor), *_flipped_defaults(typed), *_own_switches(processor, typed)]
     given += [{n: v} for n, v in dict.fromkeys(flipped) if n not in known]
-    return _cases(base, given, getattr(processor, "image_processor", None), loads=("do_rescale",))
+    cases = _cases(base, given, holder, loads=("do_rescale",), part="image_processor")
+    if side and _SIDE in names:
+        label, like = _labels(base[0], texts[_SIDE])
+        ask = _setting(base[2], texts[_SIDE], "tokenizer")
+        cases[label] = Call(base[1], ask, without=base[0], given={}, like=like)
+    if _OFFSETS in {*names, *(n for n, _ in flipped)}:
+        cases |= _of_places_in_texts(processor)
+    return cases
+
+
+def _of_places_in_texts(processor: Any) -> dict[str, Call]:
+    """Return the call that tells where its images stand, for a text with two of them."""
+    several = (base for base in calls.pairs(processor) if "two images" in base[0])
+    if (base := _first(processor, several)) is None:
+        return {}
+    return _cases(base, [{"text_kwargs": {_OFFSETS: True}}], None)
+
+
+def _of_videos(processor: Any, base: Base) -> dict[str, Call]:
+    """Return calls with the options of videos, of the whole call and by their kind."""
+    part = _annotated(_typed(processor)).get(_VIDEOS)
+    holder = getattr(processor, "video_processor", None)
+    own = dict(_options_of_pixels(holder))
+    names = {*_annotated(part), *_names(holder)}
+    given = [own[name] for name in (*_PAIRS, _SAMPLED) if name in own and name in names]
+    if part is not None and "do_rescale" in own:
+        given.append({_VIDEOS: own["do_rescale"]})
+    given += [options for options in _SAMPLES if set(options) <= names]
+    return _cases(base, given, None)
 
 
 def _switches(processor: Any) -> Iterator[tuple[str, bool]]:
@@ -247,19 +283,20 @@ def _named(processor: Any) -> dict[str, Any]:
 
 
 def _cases(
-    base: tuple[str, Callable[[], Any], Asked],
+    base: Base,
     given: list[Options],
     holder: Any,
     only_loaded: list[Options] | None = None,
     loads: tuple[str, ...] | None = None,
+    part: str = "",
 ) -> dict[str, Call]:
-    """Return the calls without an option, with each, and of an object that was loaded with it.
+    """Return the calls without an option, with each, and of an object that was loaded with it or has it set.
 
     ``holder`` has the options as attributes: no other one is given to from_pretrained. ``loads`` are
-    those that are, None for all.
+    those that are, None for all; ``part`` is the holder's name in the object. A list or a dict of the holder is changed in place, too, and another object called.
     """
     name, made, ask = base
-    cases, at_load = {name: Call(made, ask)}, {}
+    cases, at_load, set_later = {name: Call(made, ask)}, {}, {}
     for options in given:
         case = f"{name}, {_shown(options)}"
         cases[case] = Call(made, _with(ask, options), without=name)
@@ -268,13 +305,19 @@ def _cases(
         if len(options) == 1 and may_load and are_held:
             loaded = Call(made, ask, without=name, given=options, like=case)
             at_load[f"{case} in from_pretrained"] = loaded
-            if set(options) <= {*_SET}:
-                on_object = Call(made, _setting(ask, options), without=name, given={}, like=case)
-                at_load[f"{case} set on the object"] = on_object
+            asked = _setting(ask, options, part)
+            set_later[_labels(name, options)[0]] = Call(
+                made, asked, without=name, given={}, like=case
+            )
+            (changed,) = options.items()
+            if _may_change(holder, *changed):
+                in_place = _after_change(ask, holder, *changed)
+                label = f"{name}, after {_shown(options)} in another object"
+                set_later[label] = Call(made, in_place, without=name, given={}, like=name)
     for options in only_loaded or ():
         case = f"{name}, {_shown(options)} in from_pretrained"
         at_load[case] = Call(made, ask, without=name, given=options)
-    cases |= at_load
+    cases |= at_load | set_later
     if loads is None and (names := getattr(holder, _NAMES, None)):
         cases[_NAMES] = Call(lambda: None, _input_names)
         options = {_NAMES: [*names, "more"]}
@@ -294,13 +337,45 @@ def _with(ask: Asked, options: Options) -> Asked:
     return asked
 
 
-def _setting(ask: Asked, options: Options) -> Asked:
+def _labels(name: str, options: Options) -> tuple[str, str]:
+    """Return the case that sets an option on the object, and the one that gives it in the call."""
+    case = f"{name}, {_shown(options)}"
+    return f"{case} set on the object", case
+
+
+def _setting(ask: Asked, options: Options, part: str) -> Asked:
     def asked(processor: Any, made: Any) -> Any:
+        owner = getattr(processor, part) if part else processor
         for name, value in options.items():
-            setattr(processor, name, copy.deepcopy(value))
+            setattr(owner, name, copy.deepcopy(value))
         return ask(processor, made)
 
     return asked
+
+
+def _may_change(holder: Any, name: str, value: Any) -> bool:
+    own = getattr(holder, name)
+    return type(own) is type(value) and isinstance(own, (list, dict))
+
+
+def _after_change(ask: Asked, holder: Any, name: str, value: Any) -> Asked:
+    """Return a call of an object of its own while a list or a dict of ``holder`` is another one in place."""
+
+    def asked(processor: Any, made: Any) -> Any:
+        own = getattr(holder, name)
+        before = copy.copy(own)
+        _put(own, value)
+        try:
+            return ask(processor, made)
+        finally:
+            _put(own, before)
+
+    return asked
+
+
+def _put(own: Any, value: Any) -> None:
+    own.clear()
+    own.update(value) if isinstance(own, dict) else own.extend(value)
 
 
 def _shown(options: Options) -> str:

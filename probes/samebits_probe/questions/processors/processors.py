@@ -10,7 +10,7 @@ import copy
 import importlib.util
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -356,9 +356,21 @@ def facts_of_outputs(outputs: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of each output that is an array or a text."""
     return {
         str(name): arrays.facts_of_text(value) if _is_text(value) else arrays.facts(value)
-        for name, value in outputs.items()
+        for name, value in _flat(outputs)
         if value is not None and (_is_text(value) or _is_array(value))
     }
+
+
+def _flat(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each output; of dicts in a list, or in lists of it, all values of each of their keys."""
+    for name, value in outputs.items():
+        rows = value if isinstance(value, (list, tuple)) else [value]
+        parts = [p for row in rows for p in (row if isinstance(row, (list, tuple)) else [row])]
+        if not parts or not all(isinstance(part, Mapping) for part in parts):
+            yield name, value
+            continue
+        for key in sorted({str(key) for part in parts for key in part}):
+            yield f"{name} {key}", [part[key] for part in parts if part.get(key) is not None]
 
 
 def _is_text(value: Any) -> bool:

@@ -100,6 +100,7 @@ def videos() -> dict[str, Callable[[], Any]]:
         "8 frames 64 x 48": lambda: clip(64, 48, 8),
         "3 frames": lambda: clip(40, 56, 3),
         "6 frames": lambda: clip(40, 56, 6),
+        "one frame": lambda: clip(40, 56, 1),
         "gray": lambda: frames(1),
         "RGBA": lambda: frames(4),
     }
