@@ -4,6 +4,7 @@ import logging
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import transformers
 from samebits_probe.model.load import Source, load_tokenizer
@@ -141,6 +142,27 @@ def test_conversations_are_rendered_and_encoded():
     marks = value(record, "assistant mask", "no name, turns")["items"]
     assert set(marks) == {0, 1}
     assert value(record, "type", "no name, return_dict=False")["text"].startswith("list of int")
+
+
+def test_two_conversations_are_encoded_side_by_side_and_a_planted_row_is_seen():
+    tokenizer, _ = loaded("byte-level", chat_template=TOOLS, pad_token="<s>")
+    case = "no name, two conversations, padded"
+    record = chat.facts(tokenizer)
+    rows = value(record, "ids", case)["items"]
+    single = [value(record, "ids", f"no name, {one}")["items"] for one in chat._BATCH]
+    assert [row[-len(one) :] for row, one in zip(rows, single)] == single
+    assert len({len(row) for row in rows}) == 1
+    marks = value(record, "assistant mask", case)["items"]
+    assert [set(row) for row in marks] == [{0}, {0, 1}]
+    assert record["members"][case] == ["no name, user", "no name, ends with the assistant"]
+    own = type(tokenizer).apply_chat_template
+
+    def planted(self, conversation, **arguments):
+        both = isinstance(conversation[0], list)
+        return own(self, conversation[::-1] if both else conversation, **arguments)
+
+    with mock.patch.object(type(tokenizer), "apply_chat_template", planted):
+        assert value(chat.facts(tokenizer), "ids", case)["items"] == rows[::-1]
 
 
 def test_an_exception_of_a_template_is_a_fact():

@@ -21,6 +21,8 @@ from samebits_probe.cell.outcomes import Outcomes, short_hash
 
 SECONDS = 10.0
 _DATA = Path(__file__).parent / "data" / "conversations.json"
+_BATCH = ("user", "ends with the assistant")
+"""Conversations that a template gets in one call."""
 _GENERATION_TAG = "{% generation"
 """Begins the part of a template that the assistant mask covers."""
 
@@ -43,6 +45,7 @@ def facts(tokenizer: Any) -> dict[str, Any] | None:
         for name, choice in _choices(tokenizer, templates).items():
             for conversation in conversations():
                 _render(outcomes, tokenizer, name, choice, conversation, marks=marks)
+            _batch(outcomes, tokenizer, name, choice, marks=marks)
             _types(outcomes, tokenizer, name, choice)
     return outcomes.record()
 
@@ -92,6 +95,34 @@ def _render(
             lambda: apply(tokenize=True, return_dict=True, return_assistant_tokens_mask=True)[
                 "assistant_masks"
             ],
+        )
+
+
+def _batch(
+    outcomes: Outcomes, tokenizer: Any, name: str, choice: dict[str, Any], *, marks: bool
+) -> None:
+    """Encode two conversations of different lengths in one call, padded on the left."""
+    case = f"{name}, two conversations, padded"
+    outcomes.name_members(case, [f"{name}, {one}" for one in _BATCH])
+    messages = {c["name"]: c["messages"] for c in conversations()}
+
+    def apply(key: str, **arguments: Any) -> Any:
+        encoding = tokenizer.apply_chat_template(
+            json.loads(json.dumps([messages[one] for one in _BATCH])),
+            return_dict=True,
+            padding=True,
+            tokenizer_kwargs={"padding_side": "left"},
+            **choice,
+            **arguments,
+        )
+        return [list(row) for row in encoding[key]]
+
+    outcomes.call("ids", case, apply, "input_ids")
+    if marks:
+        outcomes.call(
+            "assistant mask",
+            case,
+            lambda: apply("assistant_masks", return_assistant_tokens_mask=True),
         )
 
 
