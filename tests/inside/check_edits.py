@@ -3,6 +3,7 @@
 import copy
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import tiny
 import torch
@@ -15,9 +16,10 @@ from samebits_probe.questions.edits.subject import Done, Subject
 IDS = {"input_ids": torch.arange(5, 14)[None]}
 MORE, FEWER = (f"resize_token_embeddings(), {way}" for way in ("more tokens", "fewer tokens"))
 LABELS = "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)"
-COPY, NEW, CAST = (
+COPY, NEW, DISK, CAST = (
     "copy.deepcopy(model)",
     "load_state_dict() of a new model",
+    'from_pretrained(device_map={"": "disk"})',
     "model.to(torch.bfloat16)",
 )
 be_quiet()
@@ -73,7 +75,7 @@ def test_sound_models_keep_all_that_they_should():
         assert {MORE, FEWER, COPY, NEW, LABELS, CAST} <= found.keys(), found.keys()
         for name, done in found.items():
             assert not done.get("broken"), (type(model), name, done)
-            refused = {step: text for step, text in done["raised"].items() if text}
+            refused = {step: text for step, text in done.get("raised", {}).items() if text}
             # an override of 4.48 does not name the argument
             refused = {} if "mean_resizing" in str(refused) and "mean_resizing" in name else refused
             assert not refused, (type(model), name, done)
@@ -240,6 +242,50 @@ class Float32Inside(transformers.LlamaForCausalLM):
         return super().forward(*args, **kwargs)
 
 
+class FromDisk(transformers.LlamaForCausalLM):
+    """A model that is loaded without accelerate, and is saved as ``then`` has it where it was loaded onto disk."""
+
+    then = "as it is"
+
+    @classmethod
+    def from_pretrained(cls, *args, device_map=None, offload_folder=None, **kwargs):
+        model = super().from_pretrained(*args, **kwargs)
+        if device_map == {"": "disk"}:
+            model.on_disk = cls.then
+        return model
+
+    def save_pretrained(self, folder, **kwargs):
+        then = getattr(self, "on_disk", "as it is")
+        if then == "refused":
+            msg = "no data"
+            raise NotImplementedError(msg)
+        if then == "zeros":
+            self.model.norm.weight.data.zero_()
+        if then == "more":
+            self.model.norm.register_buffer("late", torch.ones(1))
+        super().save_pretrained(folder, **kwargs)
+
+
+def test_a_save_of_a_model_on_disk_is_compared_with_a_plain_one():
+    expected = {
+        "as it is": {},
+        "zeros": {"saved tensors": "model.norm.weight"},
+        "more": {"names": "model.norm.late"},
+    }
+    with mock.patch.object(others, "_has_accelerate", return_value=True):
+        for then, broken in expected.items():
+            found = copies(others.on_disk, llama(type("FromDisk", (FromDisk,), {"then": then})))
+            assert found.get("broken", {}) == broken, then
+            assert set(found["raised"].values()) == {""}
+        refused = copies(others.on_disk, llama(type("FromDisk", (FromDisk,), {"then": "refused"})))
+        assert "no data" in refused["raised"]["save_pretrained"]
+    with mock.patch.object(others, "_has_accelerate", return_value=False):
+        done, given = Done(), subject(llama())
+        with done.leaving_out():
+            others.on_disk(given, None, {}, done)
+        assert done.content() == {"left_out": "the environment has no accelerate"}
+
+
 def test_a_forward_that_cannot_be_cast_says_so():
     found = copies(others.cast, llama(Float32Inside))
     assert "RuntimeError" in found["raised"]["forward in bfloat16"]
@@ -264,7 +310,7 @@ def test_a_model_of_images_is_copied_and_not_resized():
     config = transformers.ViTConfig(image_size=8, patch_size=4, num_attention_heads=2, **sizes)
     model = transformers.ViTForImageClassification(config)
     found = edits.edits(subject(model, {"pixel_values": torch.ones(1, 3, 8, 8)}))
-    assert {COPY, NEW, LABELS, CAST} == found.keys()
+    assert {COPY, NEW, LABELS, DISK, CAST} == found.keys()
     assert not any(done.get("broken") for done in found.values())
 
 

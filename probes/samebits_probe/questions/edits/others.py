@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from samebits_probe.model.inputs import in_dtype
 from samebits_probe.questions.edits.subject import (
     EDIT,
     MAX_NAMES,
+    SAVING,
     Done,
     LeftOut,
     Subject,
@@ -131,6 +134,42 @@ def _classifier(subject: Subject) -> tuple[Any, load.Source, Any]:
     return model_class, saved, classifier
 
 
+def on_disk(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
+    """Load a model onto disk as a whole, save it, and compare the files with those of a save of the plain model."""
+    if not _has_accelerate():
+        msg = "the environment has no accelerate"
+        raise LeftOut(msg)
+    model_class, source = type(subject.model), subject.source
+    folders = [subject.folder / name for name in ("plain", "from disk", "offloaded")]
+    try:
+        subject.model.save_pretrained(folders[0])
+    except Exception as error:  # the round trip has it
+        msg = "a plain save raises"
+        raise LeftOut(msg) from error
+    arguments = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
+    arguments |= {"device_map": {"": "disk"}, "offload_folder": str(folders[2])}
+    model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **arguments))
+    if model is None:
+        return
+    if done.step(SAVING[0], lambda: model.save_pretrained(folders[1]) or True) is None:
+        return
+    before, after = (_in_files(folder) for folder in folders[:2])
+    done.keeps("saved tensors", before, after)
+    if names := sorted(after.keys() - before.keys()):
+        done.broken["names"] = ", ".join(names[:MAX_NAMES])
+
+
+def _has_accelerate() -> bool:
+    return importlib.util.find_spec("accelerate") is not None
+
+
+def _in_files(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors in the files of a save."""
+    from safetensors.torch import load_file  # noqa: PLC0415  only where accelerate is
+
+    return {n: t for file in folder.glob("*.safetensors") for n, t in load_file(file).items()}
+
+
 def cast(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
     """Cast a model to bfloat16 and back; it is another one then."""
     model = subject.model
@@ -156,6 +195,7 @@ EDITS: Mapping[str, Callable[[Subject, Copies, Tensors, Done], None]] = {
     "copy.deepcopy(model)": copied,
     "load_state_dict() of a new model": refilled,
     "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)": relabelled,
+    'from_pretrained(device_map={"": "disk"})': on_disk,
     "model.to(torch.bfloat16)": cast,
 }
 """In the order of asking: the last one changes the model."""
