@@ -309,13 +309,19 @@ _META_READ = raised(
 )
 
 
+_ON_DISK = 'device_map={"": "disk"}'
+
+
 def _values_in_init(case: Case) -> Iterator[Sighting]:
     """Find a value read from the meta device, but not in the move of a model that is loaded already.
 
     Forward reads a tensor that ``__init__`` keeps as a plain attribute. A move of the model reads one that the load left
-    without a value: an embedding of which the file has the tied head alone.
+    without a value: an embedding of which the file has the tied head alone. A model that is loaded onto disk has its
+    weights in files, and meta tensors in their place.
     """
-    frames = case.failure.frames if case.failure is not None else ()
+    if case.failure is None or _ON_DISK in case.failure.phase:
+        return
+    frames = case.failure.frames
     if not (frames and frames[0].function == "to" and not any(f.own for f in frames)):
         yield from _META_READ(case)
 

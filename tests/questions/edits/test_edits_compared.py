@@ -106,3 +106,18 @@ def test_an_edit_that_one_release_refuses_is_a_use_that_raises():
 def test_sound_edits_are_no_finding():
     assert not codes(signal(SOUND), signal(SOUND))
     assert not SECTION.of_run(report_of("edits", signal(SOUND), signal(SOUND)))
+
+
+def test_what_a_model_on_disk_raises_is_no_fault_of_its_constructor():
+    name, meta = (
+        'from_pretrained(device_map={"": "disk"})',
+        "Cannot copy out of meta tensor; no data!",
+    )
+    saves = signal({"raised": {"": "", "save_pretrained": ""}}, name)
+    refuses = signal({"raised": {"": "", "save_pretrained": f"NotImplementedError: {meta}"}}, name)
+    assert findings_of("edits", saves, refuses).keys() == {"SB931"}
+    assert findings_of("edits", saves, saves) == findings_of("edits", refuses, refuses) == {}
+    copied, refused = (
+        signal({"raised": {"": text}}, COPY) for text in ("", f"NotImplementedError: {meta}")
+    )
+    assert "SB305" in findings_of("edits", copied, refused)
