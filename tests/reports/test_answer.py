@@ -662,6 +662,21 @@ def test_what_a_release_fills_at_random_is_said_beside_what_to_do():
     assert answer(one(of(NEW, Verdict.ROUNDING, figure="logits 1e-06"))).do == "Nothing"
 
 
+def test_a_release_to_stay_with_is_not_blamed_for_what_a_later_one_saved():
+    """Who stays with 4.x has no tokenizer that 5.x saved."""
+
+    def advised(saver):
+        finding = Finding(code="SB877", where="tokenizer", evidence=("x",), saver=saver)
+        crash = NEVER_WRITTEN.model_copy(update={"code": "SB877", "kind": "crash"})
+        reference = of(OLD, Verdict.REFERENCE, findings=(finding,))
+        fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+        return answer(one(reference, fails, rules=(NEVER_WRITTEN, ROUNDS, crash))).do
+
+    kept = f"Stay with transformers {OLD}.0"
+    assert advised(NEW) == kept
+    assert advised(OLD) == f"{kept} (but it raises elsewhere: SB877)"
+
+
 def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
     rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
     files = render(one(rounds, diverged(step("logits", 1.0, 1.0))))

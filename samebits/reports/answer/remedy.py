@@ -148,7 +148,16 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
     cells = _cells(stack, rows)
-    found = {f.code for cell in cells for f in cell.findings if f.raises in ("", stack)} & raising
+    order = [entry.id for entry in report.stacks]
+    # nobody who stays with a release loads what a later one saved
+    later = {*order[order.index(stack) + 1 :]} if stack in order else set()
+    own = (
+        f
+        for cell in cells
+        for f in cell.findings
+        if f.raises in ("", stack) and f.saver not in later
+    )
+    found = {f.code for f in own} & raising
     codes = found - explaining_codes(cells)
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
 
