@@ -348,6 +348,22 @@ CASES = [
     (
         "SB303",
         body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.A_log = nn.Parameter(torch.zeros(4))\n    self.post_init()\n"
+            "def _init_weights(self, module):\n    with torch.no_grad():\n"
+            "        module.A_log.copy_(torch.arange(4).float())"
+        ),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.A_log = nn.Parameter(torch.zeros(4))\n    self.post_init()\n"
+            "def _init_weights(self, module):\n"
+            "    if not getattr(module.A_log, '_is_hf_initialized', False):\n"
+            "        module.A_log.copy_(torch.arange(4).float())"
+        ),
+    ),
+    (
+        "SB303",
+        body(
             "def _init_weights(self, module):\n    if module.padding_idx is not None:\n"
             "        module.weight.data[module.padding_idx].zero_()"
         ),

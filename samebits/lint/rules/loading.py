@@ -344,30 +344,86 @@ def _overwrites(project: Project) -> Iterator[Problem]:
         for n in s.nodes
         if (buffer := _registered(n)) is not None
     }
+    parameters = _own_parameters(project)
     for entry in project.models:
         method = entry.method("_init_weights")
         if method is None or mentions(method, "_is_hf_initialized"):
             continue
         for node in ast.walk(method):
-            target = _overwritten(node)
+            target = _overwritten(node) or _written(node, method, parameters)
             if target is None or guarded(entry.source, node):
                 continue
             if any(mentions(target, name) for name in buffers):
                 continue
+            last, remote = (
+                ("5.1", "5.0 and 5.1") if _is_own_weight(target) else ("5.2", "5.0 to 5.2")
+            )
+            way = "through .data" if _overwritten(node) is not None else "in place"
             yield problem(
                 "SB303",
                 entry.source,
                 node,
-                "this writes through .data, so it replaces loaded weights by initial ones",
+                f"this writes {way}, so it replaces loaded weights by initial ones",
                 union(
-                    between("5.0", "5.1"),
+                    between("5.0", last),
                     between("5.6", "5.6"),
                     between("5.9", "5.9"),
-                    note="remote code: only 5.0 and 5.1",
+                    note=f"remote code: only {remote}",
                 ),
-                "use the functions of torch.nn.init, which leave alone what was loaded",
+                _init_remedy(node),
                 _init_edits(entry.source, node, target),
             )
+
+
+_USUAL = frozenset({"weight", "bias"})
+
+
+def _is_own_weight(target: ast.expr) -> bool:
+    """Return True for ``module.weight`` and ``module.bias``: 5.2 spares a module whose own weight is loaded."""
+    is_usual = isinstance(target, ast.Attribute) and target.attr in _USUAL
+    return not isinstance(target, ast.Attribute) or (
+        is_usual and isinstance(target.value, ast.Name)
+    )
+
+
+def _own_parameters(project: Project) -> frozenset[str]:
+    """Return the attributes to which the code assigns an nn.Parameter, and those of torch's own modules."""
+    made = {
+        target.attr
+        for source in project.sources
+        for node in source.nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if ast.unparse(node.value.func).rpartition(".")[2] == "Parameter"
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    }
+    return _USUAL | made
+
+
+def _written(node: ast.AST, method: Function, parameters: frozenset[str]) -> ast.expr | None:
+    """Return the parameter that ``module.scale.copy_(x)`` writes to, of the module that the method gets."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    target = node.func.value
+    if node.func.attr not in {*_INPLACE, "copy_"} or not isinstance(target, ast.Attribute):
+        return None
+    root: ast.expr = target
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    given = [argument.arg for argument in method.args.args[1:]]
+    is_of_module = isinstance(root, ast.Name) and root.id in given
+    return target if is_of_module and target.attr in parameters else None
+
+
+def _init_remedy(node: ast.AST) -> str:
+    """Return what to write in place of a call; torch.nn.init has no copy."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "copy_"
+    ):
+        return "write it only if not getattr(parameter, '_is_hf_initialized', False), which 5.x sets on what it loaded"
+    return "use the functions of torch.nn.init, which leave alone what was loaded"
 
 
 def _overwritten(node: ast.AST) -> ast.expr | None:
