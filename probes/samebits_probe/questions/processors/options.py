@@ -293,7 +293,8 @@ def _cases(
     """Return the calls without an option, with each, and of an object that was loaded with it or has it set.
 
     ``holder`` has the options as attributes: no other one is given to from_pretrained. ``loads`` are
-    those that are, None for all; ``part`` is the holder's name in the object. A list or a dict of the holder is changed in place, too, and another object called.
+    those that are, None for all; ``part`` is the holder's name in the object. A list or a dict of the holder is
+    changed in place, too, and another object is called.
     """
     name, made, ask = base
     cases, at_load, set_later = {name: Call(made, ask)}, {}, {}
