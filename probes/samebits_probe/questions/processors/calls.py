@@ -303,14 +303,16 @@ def _of_places(processor: Any) -> dict[str, Call]:
             "input_labels": [[image] for image in labels],
         }
     return {
-        f"two images, {what}": Call(
-            _two,
-            lambda processor, images, options=options: processor(
-                images=images, return_tensors="pt", **text, **copy.deepcopy(options)
-            ),
-        )
+        f"two images, {what}": Call(_two, _placed(text | options))
         for what, options in given.items()
     }
+
+
+def _placed(options: dict[str, Any]) -> Callable[[Any, Any], Any]:
+    """Return a call with images and options, which a processor may change."""
+    return lambda processor, images: processor(
+        images=images, return_tensors="pt", **copy.deepcopy(options)
+    )
 
 
 def _sees_videos(processor: Any) -> bool:
