@@ -1114,6 +1114,14 @@ def test_a_later_turn_that_its_cache_changes_is_named_if_the_reference_keeps_it(
     assert codes_of(rounded, reference=broken) == []
 
 
+def test_steps_without_a_cache_that_forget_the_image_are_named_on_the_side_that_has_them():
+    name = "generate(use_cache=False) with images or sounds = with a cache"
+    broken, rounded = (with_relations(relation(name, *d)) for d in ((2.0, 2.0), (1e-5, 1e-14)))
+    assert codes_of(broken, reference=rounded) == ["SB704"]
+    assert codes_of(rounded, reference=broken) == ["SB704"]
+    assert codes_of(broken, reference=broken) == []
+
+
 def test_generation_that_padding_changes_is_named_whatever_the_reference_does():
     name = "generate() of a padded row = without padding"
     broken, rounded = (with_relations(relation(name, *d)) for d in ((2.0, 2.0), (1e-5, 1e-14)))
@@ -1612,6 +1620,8 @@ USAGE = [
     ("SB915", "repeated", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
     ("SB916", "static", SECOND | {"apart": 0.7}, SECOND | {"apart": 1e-6}),
     ("SB916", "static", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
+    ("SB954", "flex", SECOND | {"apart": 0.7}, SECOND | {"apart": 1e-6}),
+    ("SB954", "flex", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
     *(
         ("SB916", "caches", {name: SECOND | {"apart": 0.7}}, {name: clean})
         for name in CACHES

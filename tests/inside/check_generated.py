@@ -27,11 +27,12 @@ def asked(model, given=None):
 
 def test_a_sound_that_is_read_by_every_step_keeps_the_relation():
     answer = asked(whisper())
-    (relation,) = answer.relations
+    relation = answer.relations[0]
     assert relation["tried"] == 1
     assert relation["promoted"] is None or relation["promoted"]["max_abs"] < 1e-9, relation
     skipped = [skip["relation"] for skip in answer.inapplicable]
     assert skipped == [generated.PADDED, generated.LATER]
+    assert answer.relations[1]["relation"] == generated.UNCACHED
 
 
 def test_a_step_that_forgets_its_position_is_seen():
@@ -44,7 +45,7 @@ def test_a_step_that_forgets_its_position_is_seen():
             return self.weight[:1] if positions.shape[-2] == 1 else positions
 
     table.__class__ = Forgetful
-    (relation,) = asked(model).relations
+    relation = asked(model).relations[0]
     assert relation["promoted"]["max_abs"] > 1e-3
 
 
@@ -173,13 +174,40 @@ def test_a_turn_whose_positions_begin_anew_is_seen():
     )
 
 
+def uncached(model):
+    relations = asked(model, turn()).relations
+    return next(r for r in relations if r["relation"] == generated.UNCACHED)
+
+
+def test_steps_without_a_cache_see_the_image():
+    relation = uncached(llava())
+    assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-9
+
+
+def test_a_step_without_a_cache_that_forgets_the_image_is_seen():
+    """SmolVLM has it so from 5.0 to 5.3."""
+    model = llava()
+    prepare, prompt = model.prepare_inputs_for_generation, turn()[0][1]["input_ids"][0]
+
+    def forgetful(ids, **kwargs):
+        made = prepare(ids, **kwargs)
+        if ids.shape[1] > len(prompt):
+            made.pop("pixel_values", None)
+            made.pop("mm_encoder_outputs", None)  # 5.24 has encoded them before
+        return made
+
+    model.prepare_inputs_for_generation = forgetful
+    assert uncached(model)["promoted"]["max_abs"] > 1e-3
+
+
 def test_ends_that_a_class_gives_itself_are_left_to_it():
     """As BLIP does, whose generate() is called with the ends of its decoder."""
     model = whisper()
     whole = model.generate
     model.generate = lambda **given: whole(eos_token_id=None, pad_token_id=0, **given)
     answer = asked(model)
-    assert [relation["relation"] for relation in answer.relations] == [generated.NAME]
+    names = [relation["relation"] for relation in answer.relations]
+    assert names == [generated.NAME, generated.UNCACHED]
     assert not any(skip.get("raised") for skip in answer.inapplicable)
 
 

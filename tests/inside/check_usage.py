@@ -1,5 +1,6 @@
 """usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
+import contextlib
 import importlib
 import itertools
 import tempfile
@@ -51,7 +52,7 @@ def ask(question, made):
 def test_a_child_leaves_the_model_as_it_was():
     made = tiny.model()
     before = hashes(made), made.config.to_dict(), made.training
-    loaded = SimpleNamespace(model=made, head="causal-lm")
+    loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
     folder = Path(tempfile.mkdtemp())
     outcome = fork.run_in_fork(lambda: usage.usage(loaded, folder, 60))
     assert outcome["skips"] == {}, outcome["skips"]
@@ -61,7 +62,7 @@ def test_a_child_leaves_the_model_as_it_was():
 
 def test_the_defaults_of_generate_are_those_before_any_other_question():
     made = tiny.model(eos_token_id=2)
-    loaded = SimpleNamespace(model=made, head="causal-lm")
+    loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
     answers = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     assert answers["assisted"]
     assert answers["generation"]["config"]["eos_token_id"] == 2
@@ -69,7 +70,7 @@ def test_the_defaults_of_generate_are_those_before_any_other_question():
 
 
 def test_no_time_is_a_reason():
-    loaded = SimpleNamespace(model=tiny.model(), head="causal-lm")
+    loaded = SimpleNamespace(model=tiny.model(), head="causal-lm", tokenizer=None)
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
     assert set(outcome["skips"]) == {question.name for question in usage.QUESTIONS}
     assert all("no time was left" in reason for reason in outcome["skips"].values())
@@ -78,7 +79,7 @@ def test_no_time_is_a_reason():
 def test_a_forward_that_raises_is_asked_nothing_about_tokens():
     made = tiny.model()
     made.forward = lambda *_args, **_kwargs: 1 / 0
-    loaded = SimpleNamespace(model=made, head="causal-lm")
+    loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     told = {name for name, reason in outcome["skips"].items() if "ZeroDivisionError" in reason}
     assert told == {question.name for question in usage.QUESTIONS if question.of_text}
@@ -215,7 +216,7 @@ def test_a_second_call_that_raises_says_so():
 def test_a_first_call_that_raises_is_recorded_as_raised():
     made = tiny.model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
-    loaded = SimpleNamespace(model=made, head="causal-lm")
+    loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     assert outcome["raised"]["repeated"] == "ZeroDivisionError: division by zero"
 
@@ -231,6 +232,30 @@ def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
     outcome = ask(generate.static, made)
     assert outcome["apart"] > 0.01 * outcome["of_steps"]
     assert ask(generate.repeated, made)["apart"] < 1e-5
+
+
+def test_flex_attention_over_a_static_cache_is_asked_without_compiling_it():
+    made = tiny.model(hidden_size=32, num_attention_heads=2)
+    if transformers.__version__ < "5.13":
+        return  # it raises with a static cache, or with any
+    outcome, compiled = ask(generate.flex, made), torch.compile
+    assert (outcome["steps"], made.config._attn_implementation) == ([4, 4], "sdpa")
+    assert torch.compile is compiled
+    with mock.patch.object(type(made), "_supports_flex_attn", False):
+        raised(NoMeaning, ask, generate.flex, made)
+
+
+def test_a_static_cache_that_flex_attention_refuses_is_a_refusal():
+    made = tiny.model(hidden_size=32, num_attention_heads=2)
+    original = made.generate
+
+    def only_dynamic(ids, **arguments):
+        return original(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
+
+    made.generate = only_dynamic
+    with contextlib.suppress(NoMeaning):  # up to 4.52 it raises with any cache
+        refused = {"refused": "ZeroDivisionError: division by zero"}
+        assert ask(generate.flex, made) == refused
 
 
 def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
@@ -379,6 +404,56 @@ def test_methods_that_libraries_call_do_what_they_are_for():
     assert facts["set_input_embeddings(…)"] == facts["set_output_embeddings(…)"] == {"gave": "True"}
     assert facts[FROZEN] == {"gave": "gradients reach it: True"}
     assert not any("refused" in fact for fact in facts.values())
+
+
+class Letters(dict):
+    """A tokenizer of one token for each letter."""
+
+    pad_token_id, bos_token_id = 0, 1
+
+    def __call__(self, texts, **_options):
+        rows = [[3 + ord(letter) % 60 for letter in text] for text in [texts]]
+        return {"input_ids": torch.tensor(rows)}
+
+
+HEALED = "generate(token_healing=True)"
+GIVEN = "forward(input_ids, per_layer_inputs=get_per_layer_inputs(…))"
+
+
+def healed(made, heal):
+    made.heal_tokens = heal
+    fed = {"short": {"input_ids": torch.arange(3, 12)[None]}}
+    with torch.no_grad():
+        return methods.methods(Subject(made, "causal-lm", Path(), fed, None, Letters()))[HEALED]
+
+
+def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
+    ids = healed(tiny.model(), lambda ids, _tokenizer=None: ids)["gave"]
+    other = healed(tiny.model(), lambda ids, _tokenizer=None: ids.flip(1))["gave"]
+    assert ids != other
+    assert "ZeroDivisionError" in healed(tiny.model(), lambda *_: 1 / 0)["refused"]
+    assert HEALED not in called(tiny.model())
+
+
+def test_what_a_method_makes_of_ids_is_given_beside_them():
+    class Extra(type(tiny.model())):
+        scale = 0.0
+
+        def get_per_layer_inputs(self, input_ids):
+            return input_ids[..., None].float()
+
+        def forward(self, input_ids=None, per_layer_inputs=None, **kwargs):
+            output = super().forward(input_ids, **kwargs)
+            if per_layer_inputs is not None:
+                output.logits = output.logits + self.scale * per_layer_inputs
+            return output
+
+    made = tiny.model()
+    assert GIVEN not in called(made)
+    made.__class__ = Extra
+    assert called(made)[GIVEN] == {"gave": "the logits of the ids alone"}
+    Extra.scale = 1.0
+    assert called(made)[GIVEN] == {"gave": "other logits"}
 
 
 def test_a_model_is_made_without_memory_unless_it_reads_a_number_of_a_tensor():

@@ -43,7 +43,7 @@ def test_every_way_works_and_the_weights_do_not_matter():
     answer = ask(model())
     refused = {name: way["refused"] for name, way in answer["ways"].items() if "refused" in way}
     assert refused == {}, refused
-    assert len(answer["ways"]) == 13
+    assert len(answer["ways"]) == 14
     n_greedy, n_stopped = (
         len(answer["ways"][n]["tokens"][0]) for n in ("greedy", "stopping criteria")
     )

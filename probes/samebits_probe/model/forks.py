@@ -217,8 +217,8 @@ def refuses_attention(message: str) -> bool:
 
 
 @contextmanager
-def eager_attention(model: Any) -> Iterator[None]:
-    """Switch a loaded model to eager attention, if it reads its config in every forward.
+def attention(model: Any, named: str) -> Iterator[None]:
+    """Switch a loaded model to another attention, if it reads its config in every forward.
 
     4.48 has no set_attn_implementation, 4.57 has it. Before, forward reads the config's field,
     unless the class chooses its attention at construction (modeling_llama.py, 4.48).
@@ -226,7 +226,7 @@ def eager_attention(model: Any) -> Iterator[None]:
     plainly = functools.partial(setattr, model.config, "_attn_implementation")
     setter = getattr(model, "set_attn_implementation", None) or plainly
     previous = model.config._attn_implementation
-    setter("eager")
+    setter(named)
     try:
         yield
     finally:

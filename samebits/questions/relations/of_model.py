@@ -58,6 +58,10 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "generate() with images or sounds = forward": ("generate()", "forward"),
     "generate() of a padded row = without padding": ("padded", "without padding"),
     "generate() over the cache of a turn = anew": ("over the cache", "anew"),
+    "generate(use_cache=False) with images or sounds = with a cache": (
+        "without a cache",
+        "with a cache",
+    ),
     "SDPA = eager attention": ("SDPA", "eager"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and

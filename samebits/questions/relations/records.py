@@ -43,6 +43,7 @@ RelationName = Literal[
     "generate() with images or sounds = forward",
     "generate() of a padded row = without padding",
     "generate() over the cache of a turn = anew",
+    "generate(use_cache=False) with images or sounds = with a cache",
     "SDPA = eager attention",
 ]
 """The names of the relations."""

@@ -37,6 +37,7 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
 )
 _GENERATION: RelationName = "generate() with images or sounds = forward"
 _LATER_TURN: RelationName = "generate() over the cache of a turn = anew"
+_UNCACHED: RelationName = "generate(use_cache=False) with images or sounds = with a cache"
 _BY_HAND: RelationName = "greedy by hand = generate()"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
@@ -259,6 +260,21 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
     if padded := [r for r in broken_in(case, PADDED_GENERATION) if not r.note]:
         yield Sighting("generate() of a padded row", _seen(case, padded))
+    yield from _uncached_generation(case)
+
+
+def _uncached_generation(case: Case) -> Iterator[Sighting]:
+    """Find a side whose steps without a cache see another image or sound than those with one, unlike the other side's."""
+    for side, other, of_reference in case.sides():
+        standings = _standings(side) if _UNCACHED in _kept(other) else ()
+        broken = [
+            relation
+            for relation, standing in standings
+            if relation.relation == _UNCACHED and standing == Standing.BROKEN
+        ]
+        if broken:
+            where = "generate(use_cache=False) with an image or a sound"
+            yield Sighting(where, _seen(case, broken), of_reference=of_reference)
 
 
 def _kept(capture: Capture | None) -> set[RelationName]:

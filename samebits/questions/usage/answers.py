@@ -184,6 +184,7 @@ USAGES = (
     Usage("forward(cache_position)", _cache_position),
     Usage("second generate()", lambda usage, dtype: _second(usage.repeated, dtype)),
     *(Usage(f"generate() with a {name} cache", _called(name)) for name in ("static", *CACHES)),
+    Usage("static cache, flex attention", lambda usage, dtype: _second(usage.flex, dtype)),
     Usage("generate(position_ids)", _position_ids),
     Usage("assistant, min_new_tokens", _assisted),
     Usage("penalty_alpha", _strategy("penalty_alpha")),

@@ -1,4 +1,4 @@
-"""SB821 to SB825, SB915, SB916, SB925: rules for what generate() does by default, with the same logits, and again."""
+"""SB821 to SB825, SB915, SB916, SB925, SB954: rules for what generate() does by default, with the same logits, and again."""
 
 from __future__ import annotations
 
@@ -130,4 +130,5 @@ RULES = (
     Rule("SB915", _unlike_the_first("generate() again", lambda usage: usage.repeated)),
     Rule("SB916", _other_caches),
     Rule("SB925", _mixed_rows),
+    Rule("SB954", _unlike_the_first("static cache", lambda usage: usage.flex)),
 )

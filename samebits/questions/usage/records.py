@@ -255,6 +255,8 @@ class UsageSignal(Answer):
     """The second of two equal calls of generate(), with another call in between."""
     static: SecondCall | None = None
     """A call with ``cache_implementation="static"`` after one with the default cache."""
+    flex: SecondCall | None = None
+    """The same with flex attention."""
     caches: dict[str, SecondCall] | None = None
     """Each other ``cache_implementation`` that fits the model -> such a call."""
     position_ids: PositionIds | None = None

@@ -3,6 +3,8 @@
 What generate() computes step by step, through its cache, must be what one forward without a cache computes of the same
 tokens beside the same image or sound. The relations of tokens feed text alone, and leave models of sounds out.
 
+Without a cache each step is fed the image or sound anew, and must choose from what it does with one.
+
 A second turn of text, over the cache of the first and without its image, must be what it is anew with the image.
 
 A row must give what it gives without its padding, be it of text alone. Some classes are not made for padding on the left:
@@ -27,12 +29,13 @@ from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
 
-NAME, PADDED, LATER = (
+NAME, PADDED, LATER, UNCACHED = (
     "generate() with images or sounds = forward",
     "generate() of a padded row = without padding",
     "generate() over the cache of a turn = anew",
+    "generate(use_cache=False) with images or sounds = with a cache",
 )
-NAMES = (NAME, PADDED, LATER)
+NAMES = (NAME, PADDED, LATER, UNCACHED)
 _STEPS = 4
 _N_TOKENS, _N_PADS = 9, 3
 _FIRST = "logits of the first step"
@@ -69,7 +72,7 @@ def observe(
         return _untried(reason)
     whole = [tried(runner, _way(name, kwargs), _UNKNOWN) for name, kwargs in listed]
     if prompts and not listed:
-        whole.append(rows.untried(no_media, (NAME, LATER)))
+        whole.append(rows.untried(no_media, (NAME, LATER, UNCACHED)))
     ways = [way for name, kwargs in listed if (way := _padded_way(name, kwargs)) is not None]
     ways += [] if padded is None else [_way_of_row("text", padded, 0)]
     if not ways:
@@ -78,6 +81,7 @@ def observe(
     if listed and not turns:
         whole.append(rows.untried("no prompt of it is all of tokens without padding", (LATER,)))
     later = [tried(runner, way, _NO_TURN) for way in turns]
+    later += [tried(runner, _uncached_way(name, kwargs)) for name, kwargs in listed]
     padded_rows = [_noted(tried(runner, way)) for way in ways]
     return rows.worst_of([*whole, *padded_rows, *later], NAMES)
 
@@ -182,6 +186,23 @@ def _later_pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
     return {"logits": (over_cache[:, : n_same + 1], anew[:, : n_same + 1])}
 
 
+def _uncached_way(prompt: str, kwargs: Facts) -> Way:
+    case = f"{prompt}: {_STEPS} tokens, use_cache=False"
+    return Way(UNCACHED, case, kwargs, partial(_uncached_pairs, kwargs))
+
+
+def _uncached_pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
+    """Return the logits of the steps without a cache and with one, up to the first other token."""
+    steps, tokens = [], []
+    for use_cache in (False, True):
+        logits, ids = _generated(runner, kwargs, use_cache=use_cache)
+        steps.append(logits)
+        tokens.append(ids[:, ids.shape[1] + 1 - logits.shape[1] :])
+    n_both = min(ids.shape[1] for ids in tokens)
+    n_compared = _n_same(*(ids[:, :n_both] for ids in tokens)) + 1
+    return {"logits": (steps[0][:, :n_compared], steps[1][:, :n_compared])}
+
+
 def _two_turns(model: Any, text: torch.Tensor, **given: Any) -> tuple[Any, Any]:
     """Return what generate() returns for a prompt, and for text behind it over the cache that it returned."""
     forks.drop_cache(model)
@@ -197,10 +218,12 @@ def _n_same(first: torch.Tensor, second: torch.Tensor) -> int:
     return int((first == second).all(0).long().cumprod(0).sum())
 
 
-def _generated(runner: Runner, kwargs: Facts) -> tuple[torch.Tensor, torch.Tensor]:
+def _generated(
+    runner: Runner, kwargs: Facts, **arguments: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of each greedy step, [rows, steps, vocabulary], and all ids but the last one."""
     prompt = {name: value for name, value in kwargs.items() if name != DECODER}
-    settings = GREEDY_LOGITS | {"max_new_tokens": _STEPS}
+    settings = GREEDY_LOGITS | {"max_new_tokens": _STEPS} | arguments
 
     def generate(**given: Any) -> Any:
         forks.drop_cache(runner.model)

@@ -496,7 +496,7 @@ def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
         raise NoMeaning("its attention is not sdpa")
     again = learned(setting.main.kwargs)
-    return lesson(setting.main), _inside(again, lambda other: forks.eager_attention(other.model))
+    return lesson(setting.main), _inside(again, lambda other: forks.attention(other.model, "eager"))
 
 
 def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:

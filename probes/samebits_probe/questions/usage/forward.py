@@ -27,7 +27,7 @@ def attentions(subject: Subject) -> Facts:
         facts["logits_changed"] = not same_bytes(subject.logits(), logits)
     facts["set_in_config"] = _set_in_config(model)
     if facts["given"] != "tensors" and facts["implementation"] not in ("", "eager"):
-        with forks.eager_attention(model):
+        with forks.attention(model, "eager"):
             facts["eager"], _ = _attentions_of(model, ids)
     return facts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
@@ -48,6 +49,26 @@ def repeated(subject: Subject) -> Facts:
 def static(subject: Subject) -> Facts:
     """Return how far a generate() with a static cache is from one with the default cache."""
     return _against(_decoded(subject), subject, cache_implementation="static")
+
+
+def flex(subject: Subject) -> Facts:
+    """Return the same as :func:`static` with flex attention, which reads the sizes of a cache in ways of its own."""
+    if not getattr(subject.model, "_supports_flex_attn", False):
+        raise NoMeaning(f"{type(subject.model).__name__} has no flex attention")
+    # compiling it takes a minute, and its masks and scores are the same without
+    with mock.patch("torch.compile", _uncompiled):
+        try:
+            with forks.attention(subject.model, "flex_attention"):
+                first = _decoded(subject)
+                forks.drop_cache(subject.model)  # an earlier static one would be used again
+                return _against(first, subject, cache_implementation="static")
+        except Exception as error:
+            raise NoMeaning(f"flex attention raised {error_text(error)}") from error
+
+
+def _uncompiled(function: Any = None, **_options: Any) -> Any:
+    """Take the place of ``torch.compile``, as a call and as a decorator."""
+    return function if function is not None else _uncompiled
 
 
 def caches(subject: Subject) -> Facts:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from samebits_probe.model import forks
-from samebits_probe.model.inputs import has_media
+from samebits_probe.model.choice import TOKENS
+from samebits_probe.model.distance import same_bytes
+from samebits_probe.model.inputs import has_media, text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
@@ -26,6 +28,10 @@ _OF_SOUNDS = (_SOUND, "attention_mask")
 _SIX = {"max_new_tokens": 6, "min_new_tokens": 6}
 """How many tokens have times."""
 _MODALITIES = (None, "image", "video", "audio")
+_GET = "get_"
+_CUT = 'The link is <a href="http:'
+"""A text that ends within what tokenizers have one token for."""
+_MIN_IDS = 2
 _IGNORED = -100
 _IMAGE = 4
 """Dimensions of a batch of images."""
@@ -49,6 +55,8 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     model = subject.model
     yield from _getters(model)
     yield from _timed(subject)
+    yield from _healed(subject)
+    yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
     for part in _PARTS:
@@ -117,6 +125,55 @@ def _times(model: Any, sound: Facts, named: Facts) -> str:
         raise NoMeaning("generate() returns no times")
     rows = [[round(float(time), 2) for time in row] for row in times]
     return f"{output['sequences'].tolist()} at {rows}"
+
+
+def _healed(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield a call that makes the last token of a prompt anew, of a model whose tokenizer takes texts."""
+    model, tokenizer = subject.model, subject.tokenizer
+    if tokenizer is None or subject.refuses_text() or not model.can_generate():
+        return
+    yield "generate(token_healing=True)", partial(_heal, model, tokenizer)
+
+
+def _heal(model: Any, tokenizer: Any) -> str:
+    """Return the prompt's ids behind the healing; its last token is chosen by the model."""
+    ids = tokenizer(_CUT, return_tensors="pt")["input_ids"]
+    if ids.shape[1] < _MIN_IDS or int(ids.max()) >= text_config(model.config).vocab_size:
+        raise NoMeaning("its tokenizer makes no prompt for the model")
+    if tokenizer.pad_token_id is None:
+        raise NoMeaning("its tokenizer has no pad token")
+    given = {"attention_mask": torch.ones_like(ids), "token_healing": True, "tokenizer": tokenizer}
+    with torch.no_grad():
+        output = model.generate(ids, **given, do_sample=False, max_new_tokens=1)
+    return str(output[0, :-1].tolist())
+
+
+def _beside_ids(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield forwards of token ids with what a method of the model makes of them, as ``per_layer_inputs``."""
+    if subject.refuses_text():
+        return
+    for owner in subject.model.modules():
+        for name in inspect.signature(owner.forward).parameters:
+            method = f"{_GET}{name}"
+            takes = inspect.signature(getattr(owner, method, _takes_nothing)).parameters
+            if next(iter(takes), None) == TOKENS:
+                yield (
+                    f"forward({TOKENS}, {name}={method}(…))",
+                    partial(_given, subject, name, owner),
+                )
+
+
+def _takes_nothing() -> None:
+    """Stand for a method that is missing."""
+
+
+def _given(subject: Subject, name: str, owner: Any) -> str:
+    """Return whether the logits are those of the ids alone."""
+    method, ids = getattr(owner, f"{_GET}{name}"), subject.ids()
+    with torch.no_grad():
+        made = method(ids, *([None] * (len(inspect.signature(method).parameters) - 1)))
+        logits = subject.model(ids, **{name: made}).logits
+    return "the logits of the ids alone" if same_bytes(logits, subject.logits()) else "other logits"
 
 
 def _from_labels(model: Any) -> str:

@@ -34,6 +34,7 @@ class Subject:
         folder: Path,
         prompts: Mapping[str, dict[str, Any]] = MappingProxyType({}),
         with_eager: Callable[[], Any] | None = None,
+        tokenizer: Any = None,
     ) -> None:
         self.model = model
         self.head = head
@@ -42,6 +43,8 @@ class Subject:
         """Prompt of the cell -> arguments of forward."""
         self.with_eager = with_eager
         """Loads the checkpoint once more, with eager attention."""
+        self.tokenizer = tokenizer
+        """That of the checkpoint; None without one."""
         self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:

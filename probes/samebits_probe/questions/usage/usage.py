@@ -53,6 +53,7 @@ QUESTIONS = (
     Question("cache_position", forward.cache_position, of_text=True),
     Question("repeated", generate.repeated, of_text=True),
     Question("static", generate.static, of_text=True),
+    Question("flex", generate.flex, of_text=True),
     Question("caches", generate.caches, of_text=True),
     Question("position_ids", generate.position_ids, of_text=True),
     Question("assisted", generate.assisted, of_text=True),
@@ -83,7 +84,9 @@ def usage(
     """
     progress.begin("usage")
     started = time.perf_counter()
-    subject = Subject(loaded.model, loaded.head, folder, prompts or {}, with_eager)
+    subject = Subject(
+        loaded.model, loaded.head, folder, prompts or {}, with_eager, loaded.tokenizer
+    )
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}, "raised": {}}
     for i, question in enumerate(QUESTIONS, 1):

@@ -27,7 +27,9 @@ SEED = 0
 _N_ENDS = 6
 _N_STOP = 2 * PROMPT_LENGTH + STEPS // 2
 """Tokens of a row, prompt included, behind which the criterion of a user's own stops."""
-_DRAFTS = frozenset({"prompt lookup", "assistant"})
+_LOOKUP = "prompt lookup"
+_ENDLESS_LOOKUP = "prompt lookup without an end"
+_DRAFTS = frozenset({_LOOKUP, _ENDLESS_LOOKUP, "assistant"})
 """Ways of which one forward checks several tokens."""
 
 
@@ -80,7 +82,9 @@ def _ways(subject: Subject, greedy: list[int]) -> dict[str, Facts]:
         "stopping criteria": GREEDY
         | {"stopping_criteria": StoppingCriteriaList([_Stop(_N_STOP)]), "eos_token_id": None},
         # 4.48 looks nothing up without an end token: this one never comes
-        "prompt lookup": GREEDY | {"prompt_lookup_num_tokens": 2, "eos_token_id": never},
+        _LOOKUP: GREEDY | {"prompt_lookup_num_tokens": 2, "eos_token_id": never},
+        # 4.57 to 5.12 raise where it finds something
+        _ENDLESS_LOOKUP: GREEDY | {"prompt_lookup_num_tokens": 2, "eos_token_id": None},
     }
     if not getattr(subject.model.config, "is_encoder_decoder", False):
         ways["assistant"] = GREEDY | {"assistant_model": subject.model, "eos_token_id": None}
