@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
 
 AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
-DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
+_DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
 """Verdicts on a difference. A cell with any other verdict has no bits to compare."""
 
 
@@ -50,7 +50,7 @@ def bands_in_words(results: Sequence[CellResult]) -> tuple[Band, ...]:
     known = {"": _letter(0)}
 
     def does(result: CellResult) -> str:
-        if verdict_of(result) not in AS_REFERENCE | DIFFERENT:
+        if not has_bits(result):
             return result.judged.value
         said = "" if verdict_of(result) in AS_REFERENCE else result.headline
         return known.setdefault(said, _letter(len(known)))
@@ -86,7 +86,7 @@ class _Kinds:
             return _Kind(_letter(0))
         if result.judged in (Verdict.ABSENT, Verdict.NOT_FINISHED):
             return _Kind(result.judged.value)
-        if result.judged not in DIFFERENT:
+        if result.judged not in _DIFFERENT:
             return _Kind(result.judged.value, _VERSION.sub("", result.headline))
         for number, example in enumerate(self._examples, start=1):
             if not self._differing(example, result):
@@ -96,7 +96,7 @@ class _Kinds:
 
     def moved_signals(self, before: CellResult, after: CellResult) -> tuple[Signal, ...]:
         """Return the signals that differ between two cells; none if a cell has no bits."""
-        if not {verdict_of(before), verdict_of(after)} <= AS_REFERENCE | DIFFERENT:
+        if not (has_bits(before) and has_bits(after)):
             return ()
         return self._differing(before, after)
 
@@ -108,6 +108,11 @@ class _Kinds:
             if signal.signal not in EXPLANATORY
             and not (signal.outcome == "identical" or signal.excused)
         )
+
+
+def has_bits(result: CellResult) -> bool:
+    """Return True if a cell has bits to compare."""
+    return verdict_of(result) in AS_REFERENCE | _DIFFERENT
 
 
 def verdict_of(result: CellResult) -> Verdict:

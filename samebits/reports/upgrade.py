@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.diagnose.bands import AS_REFERENCE, DIFFERENT, verdict_of
+from samebits.diagnose.bands import AS_REFERENCE, has_bits, verdict_of
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import cell_in_short, row_name
@@ -60,7 +60,6 @@ _STEPS: dict[Verdict, Step] = {
     Verdict.DIVERGED: "diverged",
     Verdict.UNDECIDED: "undecided",
 }
-_BITS = AS_REFERENCE | DIFFERENT
 _BROKEN = frozenset({Verdict.FAILED, Verdict.UNSTABLE})
 
 
@@ -176,7 +175,7 @@ def upgrade(report: Report, first: str, last: str) -> Upgrade:
         change = change_between(row, cells[first], cells[last])
         if change is not None:
             changes.append(change)
-        elif _has_bits(cells[first]) and _has_bits(cells[last]):
+        elif has_bits(cells[first]) and has_bits(cells[last]):
             n_same += 1
     changes.sort(key=lambda change: ORDER.index(change.kind))
     return Upgrade(first, last, tuple(changes), n_same, n_rows)
@@ -237,9 +236,9 @@ def _kinds(
         yield ("" if all(absent) else "new" if absent[0] else "gone"), after, ""
     if after.judged in _BROKEN:
         yield _broken(before, after), after, ""
-    if before.judged in _BROKEN and _has_bits(after):
+    if before.judged in _BROKEN and has_bits(after):
         yield "works", (before if verdict_of(after) in AS_REFERENCE else after), ""
-    if not (_has_bits(before) and _has_bits(after)):
+    if not (has_bits(before) and has_bits(after)):
         yield "open", after, ""
     letters = _letters(row)
     if letters.get(before.cell.stack) == letters.get(after.cell.stack):
@@ -276,7 +275,3 @@ def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[Step, CellR
 
 def _letters(row: Row) -> dict[str, str]:
     return {stack: band.does for band in row.bands for stack in band.stacks}
-
-
-def _has_bits(cell: CellResult) -> bool:
-    return verdict_of(cell) in _BITS

@@ -142,13 +142,13 @@ def turn():
     return [("image", {"input_ids": ids, "pixel_values": torch.rand(1, 3, 24, 24)})]
 
 
-def later(model):
+def beside_an_image(model, name):
     relations = asked(model, turn()).relations
-    return next(r for r in relations if r["relation"] == generated.LATER)
+    return next(r for r in relations if r["relation"] == name)
 
 
 def test_a_turn_over_the_cache_is_what_it_is_anew():
-    relation = later(llava())
+    relation = beside_an_image(llava(), generated.LATER)
     assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-9
 
 
@@ -167,20 +167,15 @@ def test_a_turn_whose_positions_begin_anew_is_seen():
             return super().forward(*args, **kwargs)
 
     inner.__class__ = Restarted
-    assert later(model)["promoted"]["max_abs"] > 1e-3
+    assert beside_an_image(model, generated.LATER)["promoted"]["max_abs"] > 1e-3
     relations = {r["relation"]: r for r in asked(model, turn()).relations}
     assert relations[generated.NAME]["promoted"] is None or (
         relations[generated.NAME]["promoted"]["max_abs"] < 1e-9
     )
 
 
-def uncached(model):
-    relations = asked(model, turn()).relations
-    return next(r for r in relations if r["relation"] == generated.UNCACHED)
-
-
 def test_steps_without_a_cache_see_the_image():
-    relation = uncached(llava())
+    relation = beside_an_image(llava(), generated.UNCACHED)
     assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-9
 
 
@@ -197,7 +192,7 @@ def test_a_step_without_a_cache_that_forgets_the_image_is_seen():
         return made
 
     model.prepare_inputs_for_generation = forgetful
-    assert uncached(model)["promoted"]["max_abs"] > 1e-3
+    assert beside_an_image(model, generated.UNCACHED)["promoted"]["max_abs"] > 1e-3
 
 
 def test_ends_that_a_class_gives_itself_are_left_to_it():

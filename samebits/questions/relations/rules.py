@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
@@ -147,20 +147,29 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
 
 def _broken_in_one(case: Case) -> Iterator[Sighting]:
     """Find padding without positions that one side keeps off real tokens, and the other does not."""
-    for side, other, of_reference in case.sides():
-        left = _kept(other).intersection(LEFT_TO_CLASSES)
-        broken = [
-            relation
-            for relation, standing in _standings(side)
-            if relation.relation in left and relation.note and standing == Standing.BROKEN
-        ]
-        if broken:
+    for broken, of_reference in _broken_on_one_side(case, LEFT_TO_CLASSES):
+        if noted := [relation for relation in broken if relation.note]:
             yield Sighting(
                 "padded batch, positions left out",
-                _seen(case, broken),
+                _seen(case, noted),
                 of_reference=of_reference,
                 of_prompts=tuple(_padded_prompts(case)),
             )
+
+
+def _broken_on_one_side(
+    case: Case, names: Iterable[RelationName]
+) -> Iterator[tuple[list[Relation], bool]]:
+    """Yield the relations that one side breaks and the other side keeps, and whether it is the reference that does."""
+    for side, other, of_reference in case.sides():
+        kept = _kept(other).intersection(names)
+        broken = [
+            relation
+            for relation, standing in _standings(side)
+            if relation.relation in kept and standing == Standing.BROKEN
+        ]
+        if broken:
+            yield broken, of_reference
 
 
 def _padded_prompts(case: Case) -> Iterator[str]:
@@ -260,21 +269,9 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
     if padded := [r for r in broken_in(case, PADDED_GENERATION) if not r.note]:
         yield Sighting("generate() of a padded row", _seen(case, padded))
-    yield from _uncached_generation(case)
-
-
-def _uncached_generation(case: Case) -> Iterator[Sighting]:
-    """Find a side whose steps without a cache see another image or sound than those with one, unlike the other side's."""
-    for side, other, of_reference in case.sides():
-        standings = _standings(side) if _UNCACHED in _kept(other) else ()
-        broken = [
-            relation
-            for relation, standing in standings
-            if relation.relation == _UNCACHED and standing == Standing.BROKEN
-        ]
-        if broken:
-            where = "generate(use_cache=False) with an image or a sound"
-            yield Sighting(where, _seen(case, broken), of_reference=of_reference)
+    for broken, of_reference in _broken_on_one_side(case, (_UNCACHED,)):
+        where = "generate(use_cache=False) with an image or a sound"
+        yield Sighting(where, _seen(case, broken), of_reference=of_reference)
 
 
 def _kept(capture: Capture | None) -> set[RelationName]:

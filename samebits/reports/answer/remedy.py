@@ -109,12 +109,16 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
 
 
 def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> str:
-    order = [entry.id for entry in report.stacks]
     other = cell.reference.stack if cell.reference is not None else stack
     left = other if stack == cell.cell.stack else cell.cell.stack
-    is_older = stack in order and left in order and order.index(stack) < order.index(left)
-    verb = "Stay with" if is_older else "Use"
+    verb = "Stay with" if left in _later(stack, report) else "Use"
     return f"{verb} transformers {version(stack, report)}{_but(stack, rows, report)}"
+
+
+def _later(stack: str, report: Report) -> list[str]:
+    """Return the stacks behind one in the order of the report; [] for one that it has not."""
+    order = [entry.id for entry in report.stacks]
+    return order[order.index(stack) + 1 :] if stack in order else []
 
 
 def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
@@ -148,9 +152,7 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
     cells = _cells(stack, rows)
-    order = [entry.id for entry in report.stacks]
-    # nobody who stays with a release loads what a later one saved
-    later = {*order[order.index(stack) + 1 :]} if stack in order else set()
+    later = _later(stack, report)  # nobody who stays with a release loads what one of these saved
     own = (
         f
         for cell in cells

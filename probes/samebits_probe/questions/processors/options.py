@@ -186,9 +186,7 @@ def _of_pairs(processor: Any, base: Base) -> dict[str, Call]:
     given += [{n: v} for n, v in dict.fromkeys(flipped) if n not in known]
     cases = _cases(base, given, holder, loads=("do_rescale",), part="image_processor")
     if side and _SIDE in names:
-        label, like = _labels(base[0], texts[_SIDE])
-        ask = _setting(base[2], texts[_SIDE], "tokenizer")
-        cases[label] = Call(base[1], ask, without=base[0], given={}, like=like)
+        cases |= _set_later(base, texts[_SIDE], "tokenizer")
     if _OFFSETS in {*names, *(n for n, _ in flipped)}:
         cases |= _of_places_in_texts(processor)
     return cases
@@ -297,7 +295,9 @@ def _cases(
     changed in place, too, and another object is called.
     """
     name, made, ask = base
-    cases, at_load, set_later = {name: Call(made, ask)}, {}, {}
+    cases: dict[str, Call] = {name: Call(made, ask)}
+    at_load: dict[str, Call] = {}
+    set_later: dict[str, Call] = {}
     for options in given:
         case = f"{name}, {_shown(options)}"
         cases[case] = Call(made, _with(ask, options), without=name)
@@ -306,10 +306,7 @@ def _cases(
         if len(options) == 1 and may_load and are_held:
             loaded = Call(made, ask, without=name, given=options, like=case)
             at_load[f"{case} in from_pretrained"] = loaded
-            asked = _setting(ask, options, part)
-            set_later[_labels(name, options)[0]] = Call(
-                made, asked, without=name, given={}, like=case
-            )
+            set_later |= _set_later(base, options, part)
             (changed,) = options.items()
             if _may_change(holder, *changed):
                 in_place = _after_change(ask, holder, *changed)
@@ -338,10 +335,12 @@ def _with(ask: Asked, options: Options) -> Asked:
     return asked
 
 
-def _labels(name: str, options: Options) -> tuple[str, str]:
-    """Return the case that sets an option on the object, and the one that gives it in the call."""
+def _set_later(base: Base, options: Options, part: str) -> dict[str, Call]:
+    """Return the call of an object of its own, on which options are set after the load."""
+    name, made, ask = base
     case = f"{name}, {_shown(options)}"
-    return f"{case} set on the object", case
+    asked = _setting(ask, options, part)
+    return {f"{case} set on the object": Call(made, asked, without=name, given={}, like=case)}
 
 
 def _setting(ask: Asked, options: Options, part: str) -> Asked:
