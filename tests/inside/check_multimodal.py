@@ -442,6 +442,25 @@ def test_layouts_are_tried_in_a_model_whose_forward_is_quick():
     assert layers(vocab_size=200_000, hidden_size=64) < 5
 
 
+def test_a_mask_is_given_to_code_of_the_users_own_that_raises_without_one():
+    """A reward head finds the last token by its mask, and lists the mask as optional."""
+
+    class Scores(transformers.LlamaForCausalLM):
+        def forward(self, input_ids=None, attention_mask=None, **kwargs):
+            last = attention_mask.cumsum(1).argmax(1)
+            logits = super().forward(input_ids, attention_mask=attention_mask).logits
+            return logits[torch.arange(len(last)), last]
+
+    class Raises(transformers.LlamaForCausalLM):
+        def forward(self, input_ids=None, attention_mask=None, **kwargs):
+            raise NotImplementedError
+
+    config = transformers.LlamaConfig(**TEXT)
+    assert tried.needs_mask(Scores, config)
+    assert not tried.needs_mask(Raises, config)
+    assert not tried.needs_mask(transformers.LlamaForCausalLM, config)
+
+
 def test_a_placeholder_that_is_no_token_is_a_reason():
     config = LLAVA | {"image_token_index": 32000}
     (record, _), _ = choose("llava", config, "LlavaForConditionalGeneration", PROMPTS)

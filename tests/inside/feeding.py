@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from samebits_probe.jobs import inputs
-from samebits_probe.process import files
+from samebits_probe.process import files, fork
 
 
 def chosen(model):
@@ -19,7 +19,8 @@ def chosen(model):
         "model": model,
         "places": {},
     }
-    inputs.run(job)
+    # a process of its own, as models that inputs are tried in leave tables behind
+    fork.run_in_fork(lambda: inputs.run(job))
     record = files.read_sealed(root / "record.json")
     assert record.get("failure") is None, record["failure"]["traceback"]
     return model | {"inputs": {"record": job["result"], "root": str(root), "reason": ""}}

@@ -32,6 +32,7 @@ from samebits_probe.model import (
     series,
     series_shapes,
     special,
+    tried,
 )
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
@@ -303,11 +304,20 @@ class Chooser:
     def _arguments(self) -> tuple[str, ...]:
         """Return the arguments of a prompt. Raises DoesNotApply if none can be made."""
         try:
-            return choice.arguments(self.signature, self.traits)
+            arguments = choice.arguments(self.signature, self.traits)
         except DoesNotApply:
             if self._alone is None:
                 raise
             return tuple(layout.main for layout in self._alone.layouts)
+        is_plain = arguments == (choice.TOKENS,) and choice.MASK in self.signature.names
+        return (*arguments, choice.MASK) if is_plain and self._needs_mask else arguments
+
+    @cached_property
+    def _needs_mask(self) -> bool:
+        """True for code of the model's own that lists a mask as optional and raises without one, as reward heads do."""
+        if named.is_of_transformers(self.model_class):
+            return False
+        return tried.needs_mask(self.model_class, self.config)
 
     @cached_property
     def _alone(self) -> alone.Alone | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import torch
 
 from samebits_probe.model import forks, shrink
+from samebits_probe.model.inputs import seeded_ids, token_config
 
 _MAX_BYTES, _QUICK_BYTES = 1 << 30, 1 << 26
 """Bytes in float32 up to which a model is made, and up to which a forward of it is quick."""
+_N_IDS = 5
 MAX_REASON = 300
 """Characters of the exception of such a model."""
 
@@ -33,6 +36,25 @@ def small_models(model_class: Any, config: Any) -> Iterator[Any]:
             yield model_class._from_config(made, **forks.in_float32()).eval()
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
+
+
+def needs_mask(model_class: Any, config: Any) -> bool:
+    """Return True if a small model takes a row of token ids with a mask of ones, and raises without one."""
+    for model in islice(small_models(model_class, config), 1):
+        ids = torch.tensor([seeded_ids("mask", _N_IDS, token_config(model.config))])
+        return not _takes(model, input_ids=ids) and _takes(
+            model, input_ids=ids, attention_mask=torch.ones_like(ids)
+        )
+    return False
+
+
+def _takes(model: Any, **kwargs: torch.Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            model(**kwargs)
+    except Exception:  # noqa: BLE001  a forward may refuse inputs in any way
+        return False
+    return True
 
 
 def _n_bytes(model_class: Any, config: Any) -> float:
