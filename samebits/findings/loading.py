@@ -76,10 +76,12 @@ def _lost_tensors(case: Case) -> Iterator[tuple[str, Provenance]]:
 
 
 def _overwritten_tensors(case: Case) -> Iterator[Sighting]:
-    """Find tensors that are lost, and that a load without _init_weights keeps."""
-    for name, tensor in _lost_tensors(case):
+    """Find tensors that the checkpoint has, and that only a load without _init_weights keeps."""
+    for name, tensor in case.tensors():
         if tensor.restored_without == _INIT:
-            lines = (_different_bytes(name, tensor), _RANDOM, _tried(tensor))
+            value = _MEANINGS.get(tensor.source)
+            meaning = f"its value is {value}" if value else _RANDOM
+            lines = (_different_bytes(name, tensor), meaning, _tried(tensor))
             yield Sighting(name, (*lines, *_init_weights(case)))
 
 
@@ -110,7 +112,7 @@ def _ignored_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that the checkpoint has and loading leaves to values that the model computes, or drops."""
     yield from _dropped_tensors(case)
     for name, tensor in case.tensors():
-        if not tensor.ignored:
+        if not tensor.ignored or tensor.restored_without == _INIT:
             continue
         evidence = [_different_bytes(name, tensor)]
         if tensor.source in _MEANINGS:

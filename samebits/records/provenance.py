@@ -51,7 +51,7 @@ class Provenance(Record):
     restored_without: tuple[str, ...] | None = None
     """The methods without which a load gives this tensor the checkpoint's bytes, such as
     ``_init_weights``; ``_tied_weights_keys``: with ties turned round, target for source; () if none
-    of this does; None: not tried, as nothing was lost, or the model is too large."""
+    of this does; None: not tried, as nothing is lost, or the model is too large."""
 
     @property
     def is_uncovered(self) -> bool:

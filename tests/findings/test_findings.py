@@ -474,9 +474,18 @@ def test_init_weights_is_not_accused_unless_leaving_it_out_brings_the_tensor_bac
     assert any(evidence.startswith(line) for evidence in finding.evidence)
 
 
+@pytest.mark.parametrize("source", ["derived", "unexplained"])
+def test_init_weights_is_accused_of_a_constant_that_leaving_it_out_takes_back(source):
+    capture = drawn(in_checkpoint=True, source=source, without=("_init_weights",))
+    (finding,) = findings(Case(capture=capture))
+    assert finding.code == "SB303"
+    assert any(line.startswith("its value is") for line in finding.evidence)
+
+
 def test_a_tensor_that_is_not_taken_and_constant_has_a_finding_of_its_own():
     assert codes_of(drawn(in_checkpoint=True, source="derived")) == ["SB308"]
     assert codes_of(drawn(in_checkpoint=True, source="unexplained")) == ["SB308"]
+    assert codes_of(drawn(in_checkpoint=True, source="unexplained", without=())) == ["SB308"]
     assert codes_of(drawn(in_checkpoint=False, source="derived")) == []
 
 

@@ -323,6 +323,14 @@ def test_a_loaded_tensor_overwritten_by_a_constant():
     assert facts["ignored"] is True
     assert facts["steady"] is True
     assert facts["source"] == "unexplained"
+    assert facts["restored_without"] == [], "no step of the load did it"
+
+
+def test_a_row_of_a_loaded_tensor_that_init_weights_overwrites_by_a_constant():
+    """As `weight.data[padding_idx].zero_()` in code of before 5.x."""
+    facts = integrity("a row zeroed by init")["tensors"]["proj.weight"]
+    assert (facts["ignored"], facts["steady"]) == (True, True)
+    assert facts["restored_without"] == ["_init_weights"]
 
 
 ORDER, PARTS = torch.arange(N)[None], torch.arange(N) / 7

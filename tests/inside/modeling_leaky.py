@@ -143,6 +143,8 @@ class LeakyForCausalLM(PreTrainedModel):
             module.fill()
         if self.config.defect == "drawn by init" and module is self.proj:
             module.weight.data.normal_()
+        if self.config.defect == "a row zeroed by init" and module is self.proj:
+            module.weight.data[0].zero_()
         if self.config.defect.startswith("turned ties") and module is self.head:
             module.weight.data.normal_()
 
@@ -199,7 +201,7 @@ class LeakyForCausalLM(PreTrainedModel):
         with torch.no_grad():
             if model.config.defect == "drawn again":
                 model.proj.weight.normal_()
-            if model.config.defect == "drawn by init":  # as 5.0 does with remote code
+            if model.config.defect.endswith("by init"):  # as 5.0 does with remote code
                 model._init_weights(model.proj)
             if model.config.defect == "overwritten":
                 model.proj.bias.zero_()

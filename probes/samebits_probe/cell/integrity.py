@@ -154,14 +154,14 @@ ties are turned round: target for source."""
 def _try_without(load_facts: LoadFacts, tensors: Facts) -> None:
     """Record without which steps of a load lost tensors hold the checkpoint's bytes.
 
-    A tensor is lost if the checkpoint has it and every load gives it other random values.
+    A tensor is lost if the checkpoint has it and every load gives it other values, random ones or the same ones.
     """
     checkpoint = Checkpoint.of_or_none(load_facts.source)
     lost = {
         name: checkpoint.tensor(facts.get("stored_as", name))
         for name, facts in tensors.items()
         if checkpoint is not None
-        and facts["source"] == "reinitialised"
+        and facts["source"] != "tied"
         and facts.get("ignored")
         and facts["kind"] != "non-persistent buffer"
     }
