@@ -136,7 +136,7 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
     for side, other, of_reference in case.sides():
         weights = side.signals.weights
         tied = {alias for facts in weights_of(side).values() for alias in facts.aliases}
-        unused = set(weights.unused if weights is not None else ()) - tied
+        unused = set(weights.unused if weights is not None else ()) - tied - _replaced(side)
         held = [
             piece.tensor
             for facts in weights_of(other).values()
@@ -151,6 +151,13 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
                 f"{other.cell.stack} puts {it} into one",
             )
             yield Sighting(names[0], evidence, of_reference=of_reference)
+
+
+def _replaced(side: Capture) -> set[str]:
+    """Return the tensors of the checkpoint that a model has under their name with other bytes, which findings of their own name."""
+    integrity = side.signals.integrity
+    tensors = {} if integrity is None else integrity.tensors
+    return {facts.stored_as or name for name, facts in tensors.items() if facts.ignored}
 
 
 def _is_outside_state_dict(tensor: Provenance) -> bool:

@@ -627,6 +627,18 @@ def test_a_parameter_of_the_file_that_one_side_has_no_place_for_is_not_loaded():
     assert of(lost, dropped("4.57", holds=True, kind="buffer")) == []
 
 
+@pytest.mark.parametrize(("without", "code"), [(("_init_weights",), "SB303"), ((), "SB308")])
+def test_a_parameter_that_is_overwritten_has_a_place(without, code):
+    kept, lost = dropped("4.57", holds=True), dropped("5.0", holds=False)
+    tensor = {"source": "unexplained", "ignored": True, "restored_without": without}
+    signals = lost.signals.model_copy(update={"integrity": integrity(bias=tensor)})
+    lost = lost.model_copy(update={"signals": signals})
+    judged = Ladder(kind="diverged", rule="slope", reason="")
+    differs = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
+    found = findings(Case(lost, kept, ladder=judged, signals=differs))
+    assert [(f.code, f.where) for f in found] == [(code, "bias")]
+
+
 @pytest.mark.parametrize("kind", ["rounding", "same", "undecided", "diverged"])
 def test_a_parameter_that_nothing_reads_may_go_while_another_change_rounds(kind):
     """A bias of bert-generation, which 4.57 has no place for, beside attention by SDPA."""
