@@ -34,11 +34,20 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
                 raises=finding.raises,
             )
             models = tuple(dict.fromkeys((*stack_finding.models, model)))
-            by_code[finding.code] = stack_finding.model_copy(update={"models": models})
+            update = {"models": models, "evidence": _evidence(stack_finding, finding, models)}
+            by_code[finding.code] = stack_finding.model_copy(update=update)
     return {
         name: tuple(stack_finding for _, stack_finding in sorted(by_code.items()))
         for name, by_code in stacks.items()
     }
+
+
+def _evidence(listed: StackFinding, finding: Finding, models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines of the first model's places: a second place may have a second cause."""
+    if len(models) > 1 or finding.where == listed.where:
+        return listed.evidence
+    lines = (f"{finding.where}: {line}" for line in finding.evidence)
+    return tuple(dict.fromkeys((*listed.evidence, *lines)))
 
 
 def _of_release(finding: Finding) -> bool:

@@ -87,7 +87,7 @@ class StackFinding(Record):
     code: str
     where: str
     evidence: tuple[str, ...]
-    """The observations for the first model, one line each."""
+    """The observations for the first model, one line each; lines of further places begin with the place."""
     models: tuple[str, ...]
     """All models with this finding."""
     raises: str = ""
