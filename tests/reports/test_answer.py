@@ -123,6 +123,17 @@ def test_a_package_that_the_model_needs_is_named_in_what_to_do():
     )
 
 
+@pytest.mark.parametrize(
+    ("phase", "do"), [("forward short", "If forward needs inputs "), ("generate()", "Mend the ")]
+)
+def test_what_every_release_raises_is_mended_in_the_model_or_its_inputs(phase, do):
+    failure = raised(phase, "KeyError", "ends")
+    cell = of(OLD, Verdict.FAILED, failure=failure, rest=Verdict.REFERENCE)
+    assert answer(one(cell)).do == "No release of this run is known to be right"
+    shared = cell.model_copy(update={"shared_failures": (failure,)})
+    assert answer(one(shared)).do.startswith(do)
+
+
 def test_a_reference_that_raises_is_no_release_to_stay_with():
     before, after = (
         of(stack, Verdict.FAILED, failure=raised(phase, "AttributeError", "no x"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.packages import NEEDED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
@@ -30,6 +31,8 @@ _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 _NOTHING = "Nothing"
 _RANDOM = ("SB302", "SB304")
 """Parameters that hold what memory held, or random numbers: their release is right about nothing."""
+_UNFED = "If forward needs inputs that samebits does not make, name them: --inputs FILE, or inputs: in matrix.yaml"
+_BROKEN = "Mend the model or its files: every release of this run raises this"
 _OF_USES = "SB9"
 """Begins the codes of defects in some use of the API, such as one argument of generate()."""
 
@@ -57,6 +60,9 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return ". Or: ".join(filter(None, parts))
     if outputs := other_form(cell):
         return f"Adapt code that reads {some(outputs)}, if there is any"
+    if is_everywhere(cell) and cell.failure is not None:
+        is_forward = cell.failure.phase.startswith("forward")
+        return _UNFED if is_forward else _BROKEN
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
