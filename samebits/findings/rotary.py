@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
@@ -14,7 +14,7 @@ from samebits.records.finding import ROPE_TABLES
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
-    from samebits.records.capture import Capture, InvFreqFacts
+    from samebits.records.capture import Capture, ConfigField, InvFreqFacts
 
 
 _SHARE = "partial_rotary_factor"
@@ -149,6 +149,37 @@ def _theta_for_some(case: Case) -> Iterator[Sighting]:
         )
 
 
+def _lost_base(case: Case) -> Iterator[Sighting]:
+    """Find a rope_theta of the config by which one side rotates, and which is not in the other's rope_parameters."""
+    if case.outcome("inv_freq") != "differs":
+        return
+    for side, other, of_reference in case.sides():
+        frequencies = (*_inv_freq(side).values(), *_inv_freq(other).values())
+        fields = side.signals.config_use or {}
+        if not frequencies or any(map(_is_off_formula, frequencies)):
+            continue
+        sides = side.signals.config or {}, other.signals.config or {}
+        for where, lost, kept in _with_sub_configs("", *sides):
+            base, rope = _one_base(kept), lost.get("rope_parameters")
+            bases = {*_bases(rope)} if isinstance(rope, dict) else set()
+            written = fields.get(f"{where}rope_theta")
+            asked = lost.get("rope_theta") if written is None else written.written
+            if not bases or base is None or base != asked or base in bases:
+                continue
+            if not bases & _written_bases(where, fields):
+                lines = (
+                    f"{other.cell.stack} rotates by {where}rope_theta: {asked}",
+                    f"{side.cell.stack} loads {where}rope_parameters: {json.dumps(rope)}",
+                )
+                yield Sighting(f"{where}rope_theta", lines, of_reference=of_reference)
+
+
+def _written_bases(where: str, fields: Mapping[str, ConfigField]) -> set[object]:
+    """Return the bases that config.json itself has in dicts of rope settings."""
+    prefixes = tuple(f"{where}{name}." for name in ("rope_parameters", "rope_scaling"))
+    return {field.written for path, field in fields.items() if path.startswith(prefixes)}
+
+
 def _with_sub_configs(
     path: str, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -259,4 +290,5 @@ RULES = (
     Rule("SB505", _theta_for_some, explains=STORED | COMPUTED),
     Rule("SB506", _unread_parameters, explains=STORED | COMPUTED | RAISED),
     Rule("SB507", _filled_scaling, explains=RAISED),
+    Rule("SB508", _lost_base, explains=STORED | COMPUTED),
 )

@@ -339,6 +339,16 @@ def is_super(node: ast.AST) -> bool:
     )
 
 
+def is_base_init(call: ast.Call) -> bool:
+    """Return True for ``super().__init__(...)``."""
+    function = call.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "__init__"
+        and is_super(function.value)
+    )
+
+
 def argument_names(function: Function) -> set[str]:
     """Return the arguments that a call can name."""
     return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}

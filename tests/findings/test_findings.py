@@ -2383,6 +2383,46 @@ def test_rope_parameters_that_flat_fields_take_the_place_of_are_named(config, wh
     assert codes(max_ulp=1.0, rope_type="yarn") == []
 
 
+LOST = {"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fields", "where"),
+    [
+        ({"rope_theta": 5e5}, LOST, {"rope_theta": 5e5}, "rope_theta"),
+        # a default of the class, as config.json leaves it out
+        ({"rope_theta": 5e5}, LOST, {}, "rope_theta"),
+        (
+            {"text_config": {"model_type": "own", "rope_theta": 5e5}},
+            {"text_config": {"model_type": "own", **LOST}},
+            {"text_config.rope_theta": 5e5},
+            "text_config.rope_theta",
+        ),
+        # config.json has both, so that 4.x is wrong
+        ({"rope_theta": 5e5}, LOST, {"rope_theta": 5e5, "rope_parameters.rope_theta": 1e4}, None),
+        ({"rope_theta": 5e5}, {"rope_parameters": {"rope_theta": 5e5}}, {"rope_theta": 5e5}, None),
+        # a field that neither side rotates by
+        ({"rope_theta": 1e4}, LOST, {"rope_theta": 5e5}, None),
+    ],
+)
+def test_a_base_that_does_not_reach_rope_parameters_is_named(before, after, fields, where):
+    """5.0 and 5.1 fill rope_parameters of a class that takes rope_theta for itself with 10000."""
+    used = {path: ConfigField(written=value) for path, value in fields.items()}
+    old = with_signals(rotary("4.57", 1.0), config=before, config_use=used)
+    new = with_signals(rotary("5.0", 1.0), config=after, config_use=used)
+
+    def named(capture, reference, outcome="differs"):
+        signals = (SignalComparison(signal="inv_freq", outcome=outcome, n_items=1, n_differ=1),)
+        found = findings(Case(capture, reference, signals=signals))
+        return [(f.where, f.of_reference) for f in found if f.code == "SB508"]
+
+    assert named(new, old) == ([(where, False)] if where else [])
+    assert named(old, new) == ([(where, True)] if where else [])
+    assert named(new, old, outcome="identical") == []
+    off = with_signals(rotary("5.0", 1e6), config=after, config_use=used)
+    assert named(off, old) == []
+
+
 def test_a_rope_type_that_is_ignored_is_named_where_the_base_is_the_default():
     """A Qwen3 with yarn and a base of 10000, saved by 5.x, has in 4.57 frequencies without yarn."""
 

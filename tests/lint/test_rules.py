@@ -45,6 +45,19 @@ def scaled(
     )
 
 
+def based(init, rotary="LlamaRotaryEmbedding(config)", base="PretrainedConfig"):
+    """Return a config class with a rope_theta of its own, and a model with a rotary class of the library."""
+    body = indent(f"def __init__(self, rope_theta=5e5, **kw):\n{indent(init, '    ')}", "    ")
+    return (
+        "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
+        f"{HEAD}class C({base}):\n{body}\nclass M(PreTrainedModel):\n    config_class = C\n"
+        f"    def __init__(self, config):\n        self.rope = {rotary}\n"
+    )
+
+
+OWN_BASE = "self.rope_theta = rope_theta\nself.rope_scaling = None\n"
+
+
 def prepares(text):
     """Return a model with an own prepare_inputs_for_generation that ends in this text."""
     return (
@@ -549,6 +562,31 @@ CASES = [
             "self.config.rope_scaling['factor']",
             "LlamaConfig",
         ),
+    ),
+    (
+        "SB508",
+        based(f"{OWN_BASE}super().__init__(**kw)"),
+        based(f"{OWN_BASE}super().__init__(rope_theta=rope_theta, **kw)"),
+    ),
+    (
+        "SB508",
+        based(f"{OWN_BASE}super().__init__(1, **kw)"),
+        based("super().__init__(**kw)"),  # nothing makes rope_parameters
+    ),
+    (
+        "SB508",
+        based(f"{OWN_BASE}super().__init__(**kw)"),
+        based(f"{OWN_BASE}super().__init__(**kw)\nself.rope_parameters = {{}}"),
+    ),
+    (
+        "SB508",
+        based(f"{OWN_BASE}super().__init__(**kw)"),
+        based(f"{OWN_BASE}super().__init__(**kw)", "Rope(config.rope_theta)"),
+    ),
+    (
+        "SB508",
+        based(f"{OWN_BASE}super().__init__(**kw)"),
+        based(f"{OWN_BASE}super().__init__(**kw)", base="LlamaConfig"),
     ),
     (
         "SB701",

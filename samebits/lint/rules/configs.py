@@ -15,10 +15,10 @@ from samebits.lint.project import (
     asks,
     assigned,
     is_base_config,
+    is_base_init,
     is_config,
     is_constant,
     is_self,
-    is_super,
     mentions,
     own_attribute,
     problem,
@@ -425,10 +425,7 @@ def _order(entry: Class) -> Iterator[str]:
     called = [
         n.lineno
         for n in (ast.walk(init) if init is not None else ())
-        if isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and n.func.attr == "__init__"
-        and is_super(n.func.value)
+        if isinstance(n, ast.Call) and is_base_init(n)
     ]
     for node in ast.walk(init) if init is not None and called else ():
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):

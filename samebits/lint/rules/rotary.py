@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Project, is_constant, keyword, mentions, problem
+from samebits.lint.project import (
+    Project,
+    argument_names,
+    is_base_config,
+    is_base_init,
+    is_constant,
+    keyword,
+    mentions,
+    own_attribute,
+    problem,
+)
 from samebits.lint.releases import between, since
 from samebits.lint.uses import without
 
 if TYPE_CHECKING:
-    from samebits.lint.source import Source
+    from samebits.lint.project import Class
+    from samebits.lint.source import Function, Source
 
 _EMBEDDING = "RotaryEmbedding"
 _WITHOUT_KIND = 2
@@ -158,9 +169,49 @@ def _dtype(project: Project) -> Iterator[Problem]:
             )
 
 
+def _lost_base(project: Project) -> Iterator[Problem]:
+    """Find a config class that keeps ``rope_theta`` for itself, where a rotary class of the library reads it."""
+    if not any(
+        source.from_library(node.func).endswith(_EMBEDDING)
+        for source, node in project.nodes(ast.Call)
+    ):
+        return
+    for entry in project.configs:
+        init, source = entry.method("__init__"), entry.source
+        call = _filling_call(entry, init) if init is not None else None
+        if init is None or call is None or "rope_theta" not in argument_names(init):
+            continue
+        if keyword(call, "rope_theta") or not all(map(is_base_config, project.family(entry)[1])):
+            continue
+        start = source.span(call.args[0] if call.args else call.keywords[0])[0]
+        yield problem(
+            "SB508",
+            source,
+            call,
+            "this passes no rope_theta on, so the base of rope_parameters is 10000",
+            between("5.0", "5.1"),
+            "pass rope_theta=rope_theta",
+            [] if call.args else [Edit(start, start, "rope_theta=rope_theta, ")],
+        )
+
+
+def _filling_call(entry: Class, init: Function) -> ast.Call | None:
+    """Return the base's ``__init__``, if it makes rope_parameters of what the class has set before as rope_scaling."""
+    if mentions(entry.node, "rope_parameters"):
+        return None
+    calls = [n for n in ast.walk(init) if isinstance(n, ast.Call) and is_base_init(n)]
+    set_before = any(
+        own_attribute(node) == "rope_scaling" and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(init)
+        if isinstance(node, ast.Attribute) and calls and node.lineno < calls[0].lineno
+    )
+    return calls[0] if set_before and (calls[0].args or calls[0].keywords) else None
+
+
 RULES = (
     LintRule("SB501", "error", _default_key),
     LintRule("SB502", "error", _device),
     LintRule("SB502", "error", _kind_of_layer),
     LintRule("SB504", "note", _dtype),
+    LintRule("SB508", "error", _lost_base),
 )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, Project, argument_names, is_super, own_attribute, problem
+from samebits.lint.project import (
+    Class,
+    Project,
+    argument_names,
+    is_base_init,
+    own_attribute,
+    problem,
+)
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ def _base_called_too_early(project: Project) -> Iterator[Problem]:
         if init is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
             continue
         calls = (node for node in ast.walk(init) if isinstance(node, ast.Call))
-        call = next((node for node in calls if _is_of_base(node.func)), None)
+        call = next((node for node in calls if is_base_init(node)), None)
         if call is None or guarded(entry.source, call):
             continue
         needed = _set_behind(init, call.lineno) & _read_by(entry, "get_vocab", set())
@@ -36,10 +43,6 @@ def _base_called_too_early(project: Project) -> Iterator[Problem]:
                 since("4.48"),
                 f"set self.{min(needed)} before super().__init__()",
             )
-
-
-def _is_of_base(func: ast.expr) -> bool:
-    return isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
 
 
 def _set_behind(init: Function, line: int) -> set[str]:
