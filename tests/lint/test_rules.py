@@ -1082,6 +1082,20 @@ def test_what_a_head_needs_without_a_method_of_its_own_is_said(tmp_path):
     assert remedy(whole).endswith("in every case, or delete the method")
 
 
+def test_a_table_that_config_json_switches_off_is_not_lost(tmp_path):
+    text = body(
+        "def __init__(self, config):\n    table = torch.ones(4) if config.has_table else None\n"
+        "    self.register_buffer('table', torch.ones(4) if config.has_table else None, persistent=False)"
+    )
+
+    def codes(config):
+        (tmp_path / "config.json").write_text(config)
+        return [p.code for p in problems_of(tmp_path, text)]
+
+    assert codes('{"has_table": false}') == []
+    assert codes('{"has_table": true}') == codes("{}") == ["SB301"]
+
+
 def test_files_of_a_folder_know_each_other(tmp_path):
     (tmp_path / "base.py").write_text(
         "from transformers import PreTrainedModel\nclass P(PreTrainedModel): ...\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
@@ -18,6 +19,7 @@ from samebits.lint.project import (
     mentions,
     own_attribute,
     problem,
+    receiver,
 )
 from samebits.lint.releases import between, since, union
 from samebits.lint.source import Function, Source
@@ -81,6 +83,8 @@ def _unwritten(project: Project) -> Iterator[Problem]:
                 buffer = _registered(node)
                 if buffer is None or _without_values(source, buffer[1]):
                     continue
+                if _is_switched_off(project.checkpoint(source) or {}, buffer[1]):
+                    continue
                 name = buffer[0]
                 if name in rewritten or _rewritten_in_use(entry, methods, name):
                     continue
@@ -90,8 +94,8 @@ def _unwritten(project: Project) -> Iterator[Problem]:
                     "SB301",
                     source,
                     node,
-                    f"loading loses what __init__ computed for the buffer {name}: it is not in the "
-                    "checkpoint, and nothing writes it again, so it is uninitialised memory",
+                    f"loading loses what __init__ computed for the buffer {name}: no load fills it, "
+                    "and nothing writes it again, so it is uninitialised memory",
                     _RELEASES_OF_BUFFERS,
                     "compute the table in forward from plain attributes, or write it again in "
                     "_init_weights",
@@ -106,6 +110,14 @@ def _without_values(source: Source, value: ast.expr) -> bool:
         "torch.empty",
         "torch.Tensor",
     }
+
+
+def _is_switched_off(config: dict[str, Any], value: ast.expr) -> bool:
+    """Return True for ``table if config.field else None`` where config.json has a false value in that field."""
+    if not isinstance(value, ast.IfExp) or not is_constant(value.orelse, None):
+        return False
+    is_field = isinstance(value.test, ast.Attribute) and receiver(value.test.value) == "config"
+    return is_field and not config.get(value.test.attr, True)  # type: ignore[attr-defined]
 
 
 def _written_by_init(project: Project) -> set[str]:
