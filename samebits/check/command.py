@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.errors import MatrixError, SamebitsError
 from samebits.base.homes import expanded
 from samebits.check import adapter
-from samebits.check.intro import code_problems, in_words, intro, of_last, place
+from samebits.check.intro import code_problems, in_words, intro, of_last, places
 from samebits.check.model import fitting_name, not_run, read_model, tiny_model
 from samebits.check.options import CODE_KEYS, code_of, variants_of
 from samebits.check.releases import span
@@ -102,7 +102,7 @@ def prepare(options: Options, scan: str | None = None) -> Check:
         matrix,
         command_of(options, model, code, variants),
         tuple(lines),
-        {problem.code: place(problem) for problem in reversed(problems)},
+        places(problems),
         frozenset(of_last(problems, releases)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from samebits.reports.plain import Place
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from samebits.check.model import NamedModel
     from samebits.check.releases import Span
     from samebits.lint.problem import Problem
@@ -76,3 +79,10 @@ def in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
 def place(problem: Problem) -> Place:
     """Return the line of the model's code that shows a problem."""
     return Place(problem.path.name, problem.line, problem.column)
+
+
+def places(problems: Sequence[Problem]) -> dict[str, Place]:
+    """Return the first line of each finding, and how many lines more show it."""
+    counts = Counter(problem.code for problem in problems)
+    first = {problem.code: place(problem) for problem in reversed(problems)}
+    return {code: found._replace(n_more=counts[code] - 1) for code, found in first.items()}

@@ -33,10 +33,13 @@ class Place(NamedTuple):
     """Relative to the model's folder."""
     line: int
     column: int
+    n_more: int = 0
+    """Further places of the same finding."""
 
     def __str__(self) -> str:
-        """Return ``modeling_tiny.py:81:9``."""
-        return f"{self.file}:{self.line}:{self.column}"
+        """Return ``modeling_tiny.py:81:9``, with how many more there are."""
+        more = f" and {self.n_more} more" if self.n_more else ""
+        return f"{self.file}:{self.line}:{self.column}{more}"
 
 
 class Beginning(NamedTuple):
