@@ -45,7 +45,12 @@ def read_record(path: Path, kind: type[R]) -> R | None:
 
 
 def marked(record: Record, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a record, and of those in it, that are marked :data:`RAISED`, by their place."""
+    """Yield the fields of a record, and of those in it, that are marked :data:`RAISED`, by their place.
+
+    A record that says why it was left out tried nothing: without an exception it does not answer either.
+    """
+    if getattr(record, "left_out", ""):
+        return
     for name, field in type(record).model_fields.items():
         value, place = getattr(record, name), f"{path} {name}"
         if RAISED in field.metadata:

@@ -3,8 +3,9 @@
 import pytest
 
 from samebits.compare.raised import checks
+from samebits.questions.classes.records import ClassesSignal
 from samebits.questions.relations.records import Inapplicable, Relation, RelationsSignal
-from samebits.questions.usage.records import Assisted, Packed, PackedWay, UsageSignal
+from samebits.questions.usage.records import Assisted, Features, Packed, PackedWay, UsageSignal
 from samebits.records.capture import Failure, Skip
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.provenance import IntegritySignal
@@ -20,6 +21,10 @@ def integrity(**raised):
 
 def usage(**fields):
     return {"usage": UsageSignal(**fields)}
+
+
+def classes(**load):
+    return {"classes": ClassesSignal.model_validate({"loads": {"AutoBackbone": load}})}
 
 
 def packed(refused):
@@ -97,6 +102,31 @@ def test_a_check_that_a_side_did_not_make_says_nothing():
     unfinished = capture(status="unfinished", **integrity())
     assert checks(unfinished, capture("5.x", **SKIPPED)) == ()
     assert checks(*sides(usage(raised={}), usage(raised={"beams": ERROR}))) == ()
+
+
+@pytest.mark.parametrize(
+    "not_made",
+    [
+        {"usage": UsageSignal(features={"get_image_features": Features(left_out="no image")})},
+        classes(model_class="", raised=""),
+        classes(model_class="DetrModel", left_out="timm is missing"),
+    ],
+)
+def test_what_a_side_left_out_is_no_answer(not_made):
+    of_usage = "usage" in not_made
+    raising = (
+        usage(features={"get_image_features": Features(refused=ERROR)})
+        if of_usage
+        else classes(model_class="DetrModel", raised=ERROR)
+    )
+    answering = (
+        usage(features={"get_image_features": Features(shape=(1,))})
+        if of_usage
+        else classes(model_class="DetrModel")
+    )
+    assert checks(*sides(not_made, raising)) == ()
+    assert checks(*sides(raising, not_made)) == ()
+    assert [check.differs for check in checks(*sides(answering, raising))] == [True]
 
 
 @pytest.mark.parametrize("text", ["OutOfMemoryError: CUDA", "OSError: disk", "MemoryError: "])

@@ -189,6 +189,14 @@ def test_a_planted_copy_is_seen():
     assert broken["tensors"] == "model.norm.weight"
 
 
+def test_a_parameter_without_elements_is_tied_to_nothing():
+    given, done = subject(llama()), Done()
+    norm = given.model.model.norm
+    norm.empty = torch.nn.Parameter(norm.weight.detach()[:0])  # at the address of another one
+    others.copied(given, others.Copies(given.model), given.forward(), done)
+    assert "broken" not in done.content()
+
+
 class OfNoFile(transformers.LlamaForCausalLM):
     """A model that computes with what its state_dict does not have."""
 

@@ -5,12 +5,13 @@ probes/samebits_probe/questions/classes/ writes :class:`ClassesSignal` without t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
-from samebits.records.record import RAISED, Record
+from samebits.records.record import RAISED, Record, marked
 
 Kind = Literal["tensors", "class", "outputs", "head"]
 """tensors: one release reads fewer tensors. class: the candidate loads another class, or none. outputs: the same
@@ -79,11 +80,17 @@ class ClassesSignal(Answer):
     made: dict[str, NewModel] = Field(default_factory=dict)
     """Arguments of ``from_config`` -> what it makes."""
 
+    def tried(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield what was tried, with its exception: an Auto class that knows none for the config loads nothing."""
+        yield from marked(self.model_copy(update={"loads": self._known()}), name)
+
     def trimmed(self) -> Self:
         """Return the classes that there are and the new models, these without their tensors."""
-        loads = {name: load for name, load in self.loads.items() if load.model_class}
         made = {name: new.model_copy(update={"dtypes": {}}) for name, new in self.made.items()}
-        return self.model_copy(update={"loads": loads, "made": made})
+        return self.model_copy(update={"loads": self._known(), "made": made})
+
+    def _known(self) -> dict[str, ClassLoad]:
+        return {name: load for name, load in self.loads.items() if load.model_class}
 
 
 class ClassDifference(Record):
