@@ -10,7 +10,7 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import explained, findings, rules, texts
-from samebits.questions.relations.records import RELATIONS, Relation, RelationsSignal
+from samebits.questions.relations.records import RELATIONS, LayerDistance, Relation, RelationsSignal
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import (
     ConfigField,
@@ -52,7 +52,7 @@ from tests.support.builders import (
     with_outputs,
     with_signals,
 )
-from tests.support.sample_report import cell
+from tests.support.sample_report import cell, distance
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
 
@@ -1030,6 +1030,15 @@ def test_a_finding_seen_with_a_made_model_says_so(name):
     (evidence,) = evidence_of(with_signals(run, answers={"relations": relations}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
     assert "tiny model" not in "".join(plain)
+
+
+def test_only_outputs_that_differ_are_named_as_those_that_do():
+    outputs = {"output matches": 0.0, "output keypoints": 0.016}
+    layers = tuple(LayerDistance(name=name, distance=distance(d)) for name, d in outputs.items())
+    broken = relation("batch size", 0.016, 0.016).model_copy(update={"layers": layers})
+    ((line,),) = evidence_of(with_relations(broken))
+    assert "output keypoints differ" in line
+    assert "matches" not in line
 
 
 def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):

@@ -486,6 +486,20 @@ def test_larger_images_are_taken_unless_their_positions_are_not_stretched():
     assert LARGER not in called(tiny.model())
 
 
+def test_a_part_in_the_place_of_another_is_seen_by_its_setter_alone():
+    class Misplaces(type(tiny.model())):
+        def set_input_embeddings(self, value):
+            self.lm_head = value
+
+    made = Misplaces(tiny.model().config).eval()
+    parts = [*made.modules()]
+    facts = called(made)
+    assert facts["set_input_embeddings(…)"] == {"gave": "False"}
+    assert facts["set_output_embeddings(…)"] == {"gave": "True"}
+    assert facts[FROZEN] == {"gave": "gradients reach it: True"}
+    assert all(own is part for own, part in zip(made.modules(), parts, strict=True))
+
+
 def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
     made = tiny.model()
     facts = called(made)

@@ -82,7 +82,8 @@ def _has_delta_net(capture: Capture) -> bool:
 def _distances(relation: Relation) -> str:
     assert relation.distance is not None
     assert relation.promoted is not None
-    what = ", ".join(layer.name for layer in relation.layers if layer.name.startswith("output"))
+    outputs = (layer for layer in relation.layers if layer.name.startswith("output"))
+    what = ", ".join(layer.name for layer in outputs if layer.distance.max_abs != 0)
     return (
         f"{relation.relation} ({relation.case}): {what or 'logits'} differ by up to "
         f"{relation.distance.max_abs:.2g}, and by {relation.promoted.max_abs:.2g} in float64"

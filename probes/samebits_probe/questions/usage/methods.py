@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -191,9 +191,22 @@ def _set(model: Any, part: str, **named: Any) -> str:
         twin = copy.deepcopy(module)
     except Exception as error:
         raise NoMeaning("the part cannot be copied") from error
-    getattr(model, f"set_{part}")(twin, **named)
-    is_there = any(twin is own for own in model.modules())
-    return str(is_there and getattr(model, f"get_{part}")(**named) is twin)
+    with _parts_kept(model):
+        getattr(model, f"set_{part}")(twin, **named)
+        is_there = any(twin is own for own in model.modules())
+        return str(is_there and getattr(model, f"get_{part}")(**named) is twin)
+
+
+@contextmanager
+def _parts_kept(model: Any) -> Iterator[None]:
+    """Give every module its parts back, as a setter may put one in the place of another, and later calls ask the model."""
+    kept = [(own, dict(own._modules), dict(own._parameters)) for own in model.modules()]
+    try:
+        yield
+    finally:
+        for own, parts, parameters in kept:
+            own._modules = parts
+            own._parameters = parameters
 
 
 def _stretched(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
