@@ -120,6 +120,17 @@ def is_same(left: JsonValue, right: JsonValue) -> bool:
     return left == right
 
 
+def is_always(table: Table, model_type: str, field: str, value: JsonValue) -> bool:
+    """Tell whether every release that has a field takes this value where a file leaves it out."""
+    classes = ((table.class_of(model_type, release), release) for release in table.releases)
+    defaults = [table.default(name, field, release) for name, release in classes if name]
+    known = [default for default in defaults if default is not None]
+    return bool(known) and all(
+        default.is_stated and not default.needs and is_same(default.value, value)
+        for default in known
+    )
+
+
 def turn(
     table: Table, model_type: str, field: str, one: JsonValue, other: JsonValue
 ) -> tuple[str, str] | None:

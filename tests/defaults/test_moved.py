@@ -7,7 +7,7 @@ import pytest
 from bench.stated import written
 from bench.stated.sources import of_file
 from samebits.defaults.command import main
-from samebits.defaults.moved import Move, is_same, moves, turn
+from samebits.defaults.moved import Move, is_always, is_same, moves, turn
 from samebits.defaults.table import Table, from_text, table
 
 BASE = "class PretrainedConfig:\n    def __init__(self, **kwargs):\n        self.tie = kwargs.pop('tie', True)\n"
@@ -18,6 +18,7 @@ class {part}Config({base}):
     attribute_map = {{"hidden_size": "n_embd"}}
     def __init__(self, n_embd={size}, heads=4, head_dim=None, window={window}, **kwargs):
         self.n_embd = n_embd
+        self.heads = heads
         self.head_dim = head_dim if head_dim is not None else n_embd // heads
         self.window = window
 """
@@ -75,6 +76,12 @@ def test_a_turn_is_a_step_with_both_values_and_of_the_field_alone(made):
     assert turn(made, "text", "window", 128, 130) is None
     assert turn(made, "text", "head_dim", 16, 8) is None  # made of n_embd, which a file may give
     assert turn(made, "other", "window", 128, 129) is None
+
+
+def test_a_default_that_holds_wherever_the_field_is_known(made):
+    assert [is_always(made, "text", "heads", n) for n in (4, 8)] == [True, False]
+    assert not any(is_always(made, "text", "window", size) for size in (128, 129))
+    assert not is_always(made, "other", "window", 128)
 
 
 def test_same_settings():

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from samebits.defaults.moved import is_always
+from samebits.defaults.table import table
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
-from samebits.questions.writes.values import other_values
+from samebits.questions.writes.values import is_cut, other_values, part_of
 from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
+    from samebits.records.capture import Capture
 
 _MAX_NAMES = 6
+_ABSENT = "absent"
 
 
 def _other_names(case: Case) -> Iterator[Sighting]:
@@ -42,9 +47,22 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
             lines = [
                 f"{key}: the checkpoint states {stated}, its copy gives {there}"
                 for key, (stated, there) in keys.items()
+                if there != _ABSENT or not _is_default(case.capture, key, stated)
             ]
+            if not lines:
+                continue
             evidence = first_of(lines, _MAX_NAMES, "key")
             yield Sighting(file, evidence, saver=case.capture.cell.stack)
+
+
+def _is_default(run: Capture, key: str, stated: str) -> bool:
+    """Return True for a field that any release reads as the checkpoint states it where a copy leaves it out."""
+    part, _, name = key.rpartition(".")
+    config = part_of(run.signals.config, part)
+    model_type = config.get("model_type")
+    if "auto_map" in (run.signals.config or {}) or not isinstance(model_type, str):
+        return False
+    return not is_cut(stated) and is_always(table(), model_type, name, json.loads(stated))
 
 
 RULES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.findings.rule import Sighting
 from samebits.questions.writes.compare import saves
@@ -121,14 +121,14 @@ def _unlike_loaded(before: Written, after: Written, case: Case) -> Iterator[str]
         if (
             loaded is None
             or loaded != known
-            or _is_cut(value)
+            or is_cut(value)
             or _is_same(json.dumps(loaded), value)
         ):
             continue
         yield f"{key}: {case.capture.cell.stack} loads {json.dumps(loaded)} and writes {value}"
 
 
-def _is_cut(value: str) -> bool:
+def is_cut(value: str) -> bool:
     """Return True for a long value, of which only the beginning and a hash were recorded."""
     try:
         json.loads(value)
@@ -160,7 +160,7 @@ def _names(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator
 
 def _is_same(before: str, after: str) -> bool:
     """Return True for equal values; 1 and 1.0 are."""
-    if _is_cut(before) or _is_cut(after):
+    if is_cut(before) or is_cut(after):
         return before == after
     return bool(json.loads(before) == json.loads(after))
 
@@ -176,6 +176,12 @@ def _wrong_reference(
         return _is_same(json.dumps(used.written), change.after)
     loaded = [_at(side.signals.config, change.key) for side in (reference, candidate)]
     return False if None not in loaded and loaded[0] == loaded[1] else None
+
+
+def part_of(config: object, path: str) -> dict[str, Any]:
+    """Return the config, or the one inside that a dotted path names; {} if there is none."""
+    found = _at(config, path) if path else config
+    return found if isinstance(found, dict) else {}
 
 
 def _at(config: object, key: str) -> object:

@@ -99,6 +99,36 @@ def test_other_names_and_lost_keys_are_findings(before, after, codes):
     assert codes_of(run("5.x", after), reference=run("4.48", before)) == codes
 
 
+@pytest.mark.parametrize(
+    ("config", "key", "lost", "codes"),
+    [
+        ({"model_type": "vitpose"}, "use_timm_backbone", ("false", "absent"), []),
+        ({"model_type": "vitpose"}, "use_timm_backbone", ("true", "absent"), ["SB208"]),
+        ({"model_type": "vitpose"}, "use_timm_backbone", ("false", "true"), ["SB208"]),
+        ({"model_type": "vitpose"}, "scale_by", ("4", "absent"), ["SB208"]),
+        ({"model_type": "vitpose"}, "backbone_config.x", ("4", "absent"), ["SB208"]),
+        (
+            {"model_type": "x", "p": {"model_type": "vitpose"}},
+            "p.scale_factor",
+            ("4", "absent"),
+            [],
+        ),
+        (
+            {"model_type": "vitpose", "auto_map": {}},
+            "use_timm_backbone",
+            ("false", "absent"),
+            ["SB208"],
+        ),
+    ],
+)
+def test_a_key_that_every_release_reads_as_stated_where_it_is_left_out_is_no_loss(
+    config, key, lost, codes
+):
+    capture = run(model=save(lost={"config.json": {key: lost}}))
+    signals = capture.signals.model_copy(update={"config": config})
+    assert codes_of(capture.model_copy(update={"signals": signals})) == codes
+
+
 def test_a_key_that_the_tokenizer_loses_is_a_finding():
     losing = save(None, lost={"tokenizer_config.json": {"a": ("1", "2")}})
     assert codes_of(run(of_tokenizer=losing)) == ["SB208"]
