@@ -8,7 +8,7 @@ CAPTURE: Final = 29
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
 
-INPUTS: Final = 11
+INPUTS: Final = 12
 """Inputs of a model."""
 
 LADDER: Final = 8

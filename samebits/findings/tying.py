@@ -20,6 +20,10 @@ _ONE_NAME = (
     "config.json asks for no tied embeddings, and this release then ties nothing: "
     "the state_dict that was saved has one of the two names"
 )
+_NOT_NAMED = (
+    "this release's own class does not name the tie, whatever the config says: "
+    "the state_dict that was saved has one of the two names"
+)
 _NO_KEYS = "'list' object has no attribute 'keys'"
 
 
@@ -108,6 +112,8 @@ def _missing(case: Case, has_both: bool) -> Iterator[str]:
     config = case.capture.signals.config
     if config is not None and config.get("tie_word_embeddings") is not True:
         yield "the config, as this release loads it, does not say tie_word_embeddings=true"
+    elif config is not None and not case.classes and not has_both:
+        yield _NOT_NAMED
 
 
 def _are_apart(capture: Capture) -> bool:

@@ -61,7 +61,7 @@ class InputsFile(JobFile):
     """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
-    format_version: Literal[11] = formats.INPUTS
+    format_version: Literal[12] = formats.INPUTS
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     stack: str
@@ -70,6 +70,8 @@ class InputsFile(JobFile):
     """The class that it chose, which every stack loads."""
     kinds: tuple[str, ...] = ()
     """What the class takes beside token ids: ``images``, ``sounds``."""
+    generate_needs: tuple[str, ...] = ()
+    """What its generate() requires: a prompt without it is not decoded."""
     prompts: dict[str, PromptInputs] = Field(default_factory=dict)
     single: PromptInputs = PromptInputs()
     """The inputs for a question that needs one forward only."""
@@ -97,7 +99,7 @@ class InputsFile(JobFile):
     @property
     def digest(self) -> str:
         """Digest of class and inputs, independent of the stack that chose them."""
-        fields = {"model_class", "kinds", "prompts", "single"}
+        fields = {"model_class", "kinds", "generate_needs", "prompts", "single"}
         return digest_of(self.model_dump(mode="json", include=fields, exclude_none=True))
 
     @property

@@ -755,6 +755,21 @@ def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
         assert ("config.json" in remedy) is not tie
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_tie_that_a_class_of_transformers_does_not_name_is_mended_in_the_checkpoint(is_own):
+    """Pop2Piano of 5.x: nobody can declare the tie of its head, and the config says true already."""
+    made = tied("5.x", together=False)
+    code = own_code(classes=(cls(attributes={"_tied_weights_keys": "dict"}),)) if is_own else None
+    facts = {"config": {"tie_word_embeddings": True}, "code": code}
+    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
+    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
+    (text,) = texts(["SB404"])
+    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    assert ("_tied_weights_keys" in remedy) is is_own
+    assert remedy.startswith("Store the tensor under both names") is not is_own
+
+
 @pytest.mark.parametrize("stated", [False, True])
 def test_a_tie_is_not_to_be_stated_where_config_json_wants_embeddings_apart(stated):
     """The bias of xlm-roberta's head: with tie_word_embeddings=true 4.57 would tie its embeddings."""

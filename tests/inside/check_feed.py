@@ -357,6 +357,20 @@ def test_a_class_that_gets_generate_from_its_auto_class_generates():
     assert [inputs_job.generates(kind) for kind in kinds] == [True, True, False, False]
 
 
+def test_what_generate_requires_and_no_prompt_has_is_known_for_each_prompt():
+    class Heard(transformers.LlamaForCausalLM):
+        def generate(self, input_ids, sound, *, seed, top=1, **kwargs):
+            return super().generate(input_ids, **kwargs)
+
+    kinds = (Heard, transformers.LlamaForCausalLM, transformers.BertModel)
+    needs = [inputs_job.needed_by_generate(kind) for kind in kinds]
+    assert needs == [["input_ids", "sound", "seed"], [], []]
+    (record, feed), _ = choose("llama", TEXT, "LlamaForCausalLM")
+    assert record["generate_needs"] == []
+    feed._record["generate_needs"] = needs[0]
+    assert feed.inputs(next(iter(feed.names)), None).not_generated_from == ("sound", "seed")
+
+
 def test_numbers_come_in_the_dtype_of_the_cell_and_token_ids_stay_whole():
     (_record, feed), _ = choose("clip", DUAL, "CLIPModel")
     feed._dtype = torch.bfloat16

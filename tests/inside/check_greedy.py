@@ -125,6 +125,26 @@ class Smaller:
         raise IndexError(message)
 
 
+class Heard(Counted):
+    """Requires what no prompt has."""
+
+    def generate(self, sound, **kwargs):
+        return super().generate(**kwargs, inputs_embeds=sound)
+
+
+def test_what_generate_requires_and_samebits_cannot_give_is_no_failure_of_the_model():
+    lacking = {name: fed._replace(not_generated_from=("sound",)) for name, fed in PROMPTS.items()}
+    sessions = [tiny.session_of(model(Heard), each, greedy=5) for each in (lacking, PROMPTS)]
+    with torch.no_grad():
+        for session in sessions:
+            greedy.observe(session)
+    skipped, requires_more_than_the_release_that_chose = sessions
+    assert [skip["why"] for skip in skipped.skips] == ["inputs", "inputs"]
+    assert "sound" in skipped.skips[0]["reason"]
+    assert not skipped.failures
+    assert {f["type"] for f in requires_more_than_the_release_that_chose.failures} == {"TypeError"}
+
+
 def test_ids_that_the_tokenizer_does_not_know_have_no_text():
     session = tiny.session_of(model(), PROMPTS, greedy=5)
     session.loaded.tokenizer = Smaller()

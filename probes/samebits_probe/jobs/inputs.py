@@ -49,6 +49,7 @@ _LIMIT = 1 << 30
 """Bytes up to which an input is kept; no model takes more for one prompt."""
 _MAX_SINGLE_LENGTH = 64
 """Tokens of a prompt that stands for all: past the window of a tiny model, and fast on any model."""
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _SINGLE = "crossing"
 """Name of this prompt. Its ids follow from it, so with another one reports would show other distances."""
 
@@ -89,6 +90,14 @@ def generates(model_class: Any) -> bool:
     return not is_given and hasattr(model_class, "prepare_inputs_for_generation")
 
 
+def needed_by_generate(model_class: Any) -> list[str]:
+    """Return the arguments that a class's generate() requires, as Pop2Piano's does a sound."""
+    method = getattr(model_class, "generate", None)
+    parameters = inspect.signature(method).parameters if callable(method) else {}
+    required = (p for p in parameters.values() if p.default is p.empty)
+    return [p.name for p in required if p.kind in _NAMED and p.name != "self"]
+
+
 class Chooser:
     """One model's config and class, and the inputs that follow from them."""
 
@@ -126,6 +135,7 @@ class Chooser:
         return {
             "model_class": self.model_class.__name__,
             "kinds": list(choice.kinds_of(self.signature)),
+            "generate_needs": needed_by_generate(self.model_class),
             "prompts": prompts,
             # whole sets are fed where there are no plain prompts
             "single": sets[0] if sets and "reason" in single else single,

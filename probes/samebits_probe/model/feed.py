@@ -112,7 +112,12 @@ class Feed:
         kwargs = {renamed.get(n, n): self._on_device(tensor) for n, tensor in tensors.items()}
         constants = record.get("constants")
         is_set = constants is not None
-        return Inputs(kwargs | (constants or {}), real_rows, text, is_set, taken, renamed)
+        kwargs |= constants or {}
+        assert self._record is not None
+        lacking = tuple(
+            n for n in self._record["generate_needs"] if renamed.get(n, n) not in kwargs
+        )
+        return Inputs(kwargs, real_rows, text, is_set, taken, renamed, lacking)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():

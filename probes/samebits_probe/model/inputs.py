@@ -47,6 +47,8 @@ class Inputs(NamedTuple):
     """Those of the arguments that only some releases take or use."""
     renamed: Mapping[str, str] = MappingProxyType({})
     """Argument, as the release that chose it names it -> its name in this one, if that is another."""
+    not_generated_from: tuple[str, ...] = ()
+    """What generate() requires of the release that chose the inputs, and what they do not have."""
 
 
 _BLOCK = hashlib.sha256().digest_size

@@ -45,6 +45,12 @@ def observe(session: Session) -> None:
         with session.recorded_failures(phase_name), phase(phase_name):
             try:
                 inputs = session.inputs(name)
+                if lacking := inputs.not_generated_from:
+                    reason = (
+                        f"generate() requires {', '.join(lacking)}, which samebits does not give it"
+                    )
+                    session.skip(phase_name, reason, why="inputs")
+                    continue
                 if reason := _not_decoded(inputs):
                     session.skip(phase_name, reason)
                     continue
