@@ -10,6 +10,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.findings.rule import COMPUTED
 from samebits.findings.rulebook import plain_title
@@ -23,7 +24,7 @@ from samebits.reports.plain import advice, explaining_codes
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
-from samebits.reports.stories import is_reference, verdict_word
+from samebits.reports.stories import EVERY_RELEASE, is_reference, verdict_word
 from samebits.terminal.summary import to_paste
 from samebits.text.lists import grouped
 from samebits.text.markdown import visible
@@ -172,6 +173,8 @@ def _headline(report: Report, worst: Answer | None) -> str:
 
 def _all_of(worst: Answer, report: Report) -> str:
     """Return the releases of a difference that has none before it."""
+    if is_everywhere(worst.cell):
+        return EVERY_RELEASE
     named = [distinct(stack, report) for stack in worst.stacks]
     return ", ".join(named) if len(named) <= _MAX_NAMED else f"{named[0]} … {named[-1]}"
 
@@ -240,7 +243,8 @@ def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) ->
 
 def _also(other: Answer) -> str:
     codes = f" ({', '.join(other.side.codes)})" if other.side.codes else ""
-    return f"{', '.join(other.stacks)}: {other.change}{codes}"
+    where = EVERY_RELEASE if is_everywhere(other.cell) else ", ".join(other.stacks)
+    return f"{where}: {other.change}{codes}"
 
 
 def _reasons(report: Report, worst: Answer | None) -> Sequence[str]:

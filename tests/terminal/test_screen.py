@@ -122,6 +122,21 @@ def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(
     assert "5.23 raises" in printed(*one_sided("SB931", "5.23"))[2]
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_what_raises_in_every_release_is_said_of_all_and_comes_after_a_change(moved):
+    failure = raised("greedy short", "ValueError", "decoder_start_token_id has to be set")
+    shared = {"shared_failures": (failure.model_copy(update={"traceback": ""}),)}
+    first = of("4.48", Verdict.FAILED, rest=Verdict.REFERENCE, failure=failure, **shared)
+    verdict = Verdict.DIVERGED if moved else Verdict.IDENTICAL
+    printed = lines(report(first, of("5.23", verdict, **shared)))
+    everywhere = "every release: ValueError in generate()"
+    if moved:
+        assert printed[0].startswith("tiny  4.48.0 → 5.23.0: behaviour change")
+        assert field(printed, "also").startswith(everywhere)
+    else:
+        assert printed[0].startswith(f"tiny  {everywhere}")
+
+
 def test_a_failure_names_place_cause_finding_and_remedy():
     here, there = (
         Side(stack=stack, module="model.rotary_emb", source="modeling_x.py:81")

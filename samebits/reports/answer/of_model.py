@@ -292,7 +292,7 @@ def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, b
     return (
         is_quiet(found),
         found.is_known,
-        newest not in found.stacks and not is_everywhere(found.cell),
+        newest not in found.stacks,
         WORST_FIRST.index(kind_of(found.cell)),
         not sizes_beyond_rounding(found.cell),
         any(frame.own for frame in (found.cell.failure.frames if found.cell.failure else ())),
