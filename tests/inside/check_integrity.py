@@ -448,6 +448,20 @@ def test_a_save_names_its_tensors_its_keys_and_what_it_loses():
     assert named["tensors"].keys() != whole["tensors"].keys()
 
 
+def test_a_setting_of_rope_that_the_checkpoint_has_twice_may_be_saved_once():
+    inside = {"rope_parameters.partial": 4.0, "rope_parameters.rope_theta": 5000.0}
+    named = {"partial": 4.0, "scale": 4.0, **inside}
+    saved = {"config.json": inside}
+
+    def lost(keys):
+        return written._lost(keys, saved, "config.json", dict)
+
+    assert lost({"partial": 4.0} | inside) == lost({"rope_theta": 5000.0} | inside) == {}
+    assert lost({"partial": 2.0} | inside) == {"partial": ("2.0", "absent")}
+    assert lost(named) == {"scale": ("4.0", "absent")}  # an equal number of another name
+    assert lost({"rotary_pct": 4.0}) == {}  # what 5.x has under a new name was renamed
+
+
 def test_a_file_that_is_not_written_loses_no_key():
     folder = checkpoint("none")
     for name in ("config.json", "generation_config.json"):

@@ -42,6 +42,7 @@ _OF_SAVE = {
 """Keys that name the release, a folder, a class or code, and those that follow from how samebits loads a
 model."""
 _RENAMED = {"type": "rope_type"}
+_ROPE = "rope_parameters"
 _DEEP = 9
 _DEPTHS = {"tokenizer.json": 1, "tokenizer_config.json": 2, "special_tokens_map.json": 1}
 """Levels of keys that are compared one by one; what is below them is one value."""
@@ -143,7 +144,8 @@ def _lost(
 ) -> Changed:
     """Return the keys of the checkpoint that what is read from the save has not as they were stated.
 
-    A key whose value stands in the save under a new name was renamed.
+    A key whose value stands in the save under a new name was renamed, and so was a setting of rope that 5.x keeps
+    with the others, whether or not the checkpoint has it there, too.
     """
     missing = {
         key: value
@@ -155,11 +157,14 @@ def _lost(
     if not missing:
         return {}
     new = [item for leaves in written.values() for item in leaves.items() if item[0] not in named]
+    rope = [item for item in written[name].items() if _ROPE in item[0].split(".")]
     again = read()
     return {
         key: (text_of(value), text_of(there))
         for key, value in missing.items()
-        if not is_same(value, there := at(again, key)) and not _is_moved(key, value, new)
+        if not is_same(value, there := at(again, key))
+        and not _is_moved(key, value, new)
+        and not any(is_same(value, there) for other, there in rope if _last(other) == _last(key))
     }
 
 
@@ -180,9 +185,13 @@ def at(owner: Any, key: str) -> Any:
 
 def _is_moved(key: str, value: Any, new: list[tuple[str, Any]]) -> bool:
     """Return True if a value stands elsewhere: under the last part of its name, or a name of its own."""
-    last = key.rpartition(".")[2]
+    last = _last(key)
     names = {last, _RENAMED.get(last, last)}
     return any(
-        is_same(value, there) and (other.rpartition(".")[2] in names or not isinstance(value, bool))
+        is_same(value, there) and (_last(other) in names or not isinstance(value, bool))
         for other, there in new
     )
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
