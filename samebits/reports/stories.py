@@ -9,6 +9,7 @@ from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
 from samebits.text.blocks import slug
 from samebits.text.lists import grouped
+from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Story(NamedTuple):
         stacks: dict[str, list[str]] = {}
         for cell in cells:
             stacks.setdefault(str(cell.cell.variant), []).append(cell.cell.stack)
-        lists = {", ".join(names) for names in stacks.values()}
+        lists = {spanned(names) for names in stacks.values()}
         if len(lists) == 1 and len(stacks) == len(self.rows):
             return lists.pop()
         return "; ".join(f"{variant}@{','.join(names)}" for variant, names in stacks.items())

@@ -28,7 +28,7 @@ from samebits.reports.stories import EVERY_RELEASE, is_reference, verdict_word
 from samebits.terminal.summary import to_paste
 from samebits.text.lists import grouped
 from samebits.text.markdown import visible
-from samebits.text.names import CAPSULES
+from samebits.text.names import CAPSULES, spanned
 from samebits.text.terminal import Mark, Marked
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) ->
 
 def _also(other: Answer) -> str:
     codes = f" ({', '.join(other.side.codes)})" if other.side.codes else ""
-    where = EVERY_RELEASE if is_everywhere(other.cell) else ", ".join(other.stacks)
+    where = EVERY_RELEASE if is_everywhere(other.cell) else spanned(other.stacks)
     return f"{where}: {other.change}{codes}"
 
 

@@ -1,4 +1,4 @@
-"""Short lists of layer and tensor names, and the paths of the report's pages and capsules."""
+"""Short lists of layers, tensors and releases, and the paths of the report's pages and capsules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ CAPSULES = "repro"
 LOCKS = "locks"
 """Folder of the lock files, in the folder of report.md."""
 
+_MINOR = re.compile(r"\d+\.\d+")
+_LAST_OF_4, _FIRST_OF_5 = "4.57", "5.0"
+
 _FIRST_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -26,6 +29,25 @@ def numbered(names: Iterable[str]) -> list[str]:
         key = (name[: match.start()], name[match.end() :]) if match else (name, "")
         groups.setdefault(key, []).extend([int(match[0])] if match else [])
     return [f"{before}{_ranges(numbers)}{after}" for (before, after), numbers in groups.items()]
+
+
+def spanned(stacks: Iterable[str]) -> str:
+    """Join names of stacks; three or more minor releases without a gap are one span, ``5.0 to 5.23``."""
+    runs: list[list[str]] = []
+    for stack in stacks:
+        if runs and _follows(runs[-1][-1], stack):
+            runs[-1].append(stack)
+        else:
+            runs.append([stack])
+    return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(r) for r in runs)
+
+
+def _follows(earlier: str, later: str) -> bool:
+    """Return True if two names are those of minor releases, and the second comes right after the first."""
+    if not (_MINOR.fullmatch(earlier) and _MINOR.fullmatch(later)):
+        return False
+    major, minor = earlier.split(".")
+    return later == f"{major}.{int(minor) + 1}" or (earlier, later) == (_LAST_OF_4, _FIRST_OF_5)
 
 
 def page_path(model: str) -> str:

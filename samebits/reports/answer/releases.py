@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 _MINOR = re.compile(r"(\d+)\.(\d+)")
 _LAST_OF_4, _FIRST_OF_5 = (4, 57), (5, 0)
 
+from samebits.text.names import spanned
+
 if TYPE_CHECKING:
     from samebits.records.report import Report
 
@@ -44,4 +46,4 @@ def are_neighbours(earlier: str, later: str, report: Report) -> bool:
 
 def listed(stacks: list[str], report: Report) -> str:
     """Return several stacks in one phrase."""
-    return ", ".join(release(stack, report) for stack in stacks)
+    return spanned(release(stack, report) for stack in stacks)

@@ -27,6 +27,7 @@ from samebits.reports.stories import (
 )
 from samebits.text.blocks import bullets, codes, fence, heading, linked, page, titled
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
+from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def in_full(
 def timeline(row: Row) -> Markdown:
     """Return the verdict of every stack in one line; neighbours with one verdict are joined."""
     runs = groupby(row.cells, lambda c: str(c.verdict) if c.rest is None else verdict_word(c))
-    words = (fill("{} {}", ", ".join(cell.cell.stack for cell in run), word) for word, run in runs)
+    words = (fill("{} {}", spanned(cell.cell.stack for cell in run), word) for word, run in runs)
     return join(words, " → ")
 
 

@@ -12,6 +12,7 @@ from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
 from samebits.reports.html.states import class_of
 from samebits.reports.plain import explaining_codes
 from samebits.text.markdown import clip
+from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def summaries(report: Report, source: str, addresses: Addresses) -> list[Summary
     variants = {row.variant for row in report.rows}
     return [
         Summary(
-            ", ".join(found.stacks) if is_one else found.model,
+            spanned(found.stacks) if is_one else found.model,
             addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
             ", ".join(found.variants) if is_one and len(variants) > 1 else "",
             ("state", class_of(kind_of(found.cell)), *(["expected"] if found.is_known else [])),

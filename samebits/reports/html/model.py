@@ -32,6 +32,7 @@ from samebits.reports.stories import (
 )
 from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
+from samebits.text.names import spanned
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _section(row: Row, page: Page) -> Section:
         pieces=tuple(strip(row, page.report)),
         outcomes=tuple(outcomes),
         unrun=tuple(
-            (", ".join(stacks), in_words(modules, len(modules)))
+            (spanned(stacks), in_words(modules, len(modules)))
             for stacks, modules in group_equal(row.unrun)
         ),
         media=media_of([row]),

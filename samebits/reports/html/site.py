@@ -44,7 +44,7 @@ from samebits.reports.stories import row_name
 from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.moments import moment
-from samebits.text.names import page_path
+from samebits.text.names import page_path, spanned
 from samebits.text.numbers import duration, number
 
 if TYPE_CHECKING:
@@ -378,6 +378,7 @@ def _environment() -> Environment:
         "lines": _lines,
         "moment": moment,
         "code": with_code,
+        "spanned": spanned,
     }
     environment.globals |= {
         "model_page": model_page,

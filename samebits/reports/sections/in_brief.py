@@ -17,7 +17,7 @@ from samebits.reports.stories import is_reference
 from samebits.text.blocks import bullets, details, first_of, heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
-from samebits.text.names import page_path
+from samebits.text.names import page_path, spanned
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def beside_the_verdict(report: Report) -> Markdown:
 def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]) -> Markdown:
     with_models = "this model" if len(report.models) == 1 else "models of this run"
     titles = (
-        fill("{} ({})", text_with_code(plain_title(text)), ", ".join(stacks))
+        fill("{} ({})", text_with_code(plain_title(text)), spanned(stacks))
         for text, stacks in shown
     )
     return fill(

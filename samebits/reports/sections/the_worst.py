@@ -12,7 +12,7 @@ from samebits.reports.beside import defects
 from samebits.text.blocks import first_of, heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
-from samebits.text.names import page_path
+from samebits.text.names import page_path, spanned
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _beside(rows: Sequence[Row], report: Report) -> Markdown:
 
 
 def _releases(answer: Answer, has_variants: bool) -> Markdown:
-    stacks = ", ".join(answer.stacks)
+    stacks = spanned(answer.stacks)
     return fill("{} ({})", stacks, ", ".join(answer.variants)) if has_variants else prose(stacks)
 
 
