@@ -103,6 +103,10 @@ def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
     return ""
 
 
+_BEFORE_THE_RUN = ("build", "stack", "packages")
+"""What a cell needs before it runs; the reason says which of them it lacks."""
+
+
 def ended(unfinished: Unfinished | None) -> str:
     """Return how a run ended, such as ``no progress for 120 s in phase greedy long``.
 
@@ -111,7 +115,8 @@ def ended(unfinished: Unfinished | None) -> str:
     if unfinished is None:
         return "no reason was recorded"
     step = f" ({unfinished.step})" if unfinished.step else ""
-    where = f" in phase {unfinished.phase}" if unfinished.phase else ""
+    is_named = unfinished.phase and unfinished.phase not in _BEFORE_THE_RUN
+    where = f" in phase {unfinished.phase}" if is_named else ""
     return f"{unfinished.reason}{where}{step}"
 
 

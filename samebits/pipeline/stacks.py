@@ -121,7 +121,9 @@ class RunStacks:
         if any((m.build and m.has_own_code) or m.packages for m in models):
             # a shard's checkpoint, and its versions of packages, are those of the whole run
             needed.add(self._scope.whole.stacks[0])
-        self._scope.phases.begin("stacks", len(needed), f"{len(needed):,} to resolve and build")
+        self._scope.phases.begin(
+            "stacks", len(needed), f"{len(needed):,}, built where they are new"
+        )
         await asyncio.gather(
             *(self._build_and_show(spec) for spec in self._scope.matrix.stacks if spec.id in needed)
         )

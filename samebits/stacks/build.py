@@ -56,8 +56,8 @@ _NO_STACK = (
     "in matrix.yaml (of samebits check: --from or --to)."
 )
 _MACHINE = (
-    "This says nothing about the packages: usually the network, the package index, a disk or memory "
-    "is the reason. Run the same command again when it is mended."
+    "Usually the network, the package index, the disk or memory is the reason: run the same command "
+    "again when it is mended."
 )
 _OTHER_FILES = (
     "The index has other files of this version than when the lock was made. If that is right, "
@@ -483,7 +483,8 @@ def _failure(error_prefix: str, remedy: str = _NO_STACK) -> Failure:
         advice = _MACHINE if remedy is _NO_STACK else remedy
         if uv.is_about_hashes(output):
             advice = _OTHER_FILES
-        return StackMachineError(f"{error_prefix}:\n{output}\n{advice}")
+        # the advice first, as a screen cuts what uv says of each cause
+        return StackMachineError(f"{error_prefix}. {advice}\n{output}")
 
     return failure
 

@@ -229,10 +229,11 @@ class Plain(Progress):
         return self
 
     def stack(self, id: str, state: str, *, is_busy: bool = True) -> None:
-        """Write a line for each new state of a stack."""
+        """Write a line for a stack that is ready, or that cannot be built; status lines name the others."""
         with self._lock:
-            if self._tally.stacks.get(id) != state:
-                super().stack(id, state, is_busy=is_busy)
+            is_new = self._tally.stacks.get(id) != state
+            super().stack(id, state, is_busy=is_busy)
+            if is_new and not is_busy:
                 self.note(f"environment {id}: {state}")
 
     def note(self, text: str) -> None:
@@ -379,7 +380,7 @@ class CellLines:
     def done(self, cell: CellId, outcome: str) -> None:
         """Pass it on, with a line."""
         self._progress.done(cell, outcome)
-        if words := _OUTCOMES.get(outcome):  # a failure has a line of its own
+        if words := _OUTCOMES.get(outcome):  # what failed or did not finish has a line of its own
             variant = "" if str(cell.variant) == _USUAL else f", {cell.variant}"
             self._progress.note(f"{self._stacks.get(cell.stack)}{variant}: {words}")
 
@@ -389,7 +390,6 @@ _USUAL = "float32-default"
 _OUTCOMES = {
     "complete": "done",
     "absent": "the release does not know the model",
-    "unfinished": "not finished",
 }
 """Outcome of a cell -> words."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from samebits.stacks.costs import Estimate
 
 MAX_RUNNING = 6
-"""Maximum number of running cells shown by name."""
+"""Maximum number of running cells, and of environments, shown by name."""
 _MIN_SHARE = 0.1
 """Minimum share of the cells' expected cost after which their pace adjusts later phases."""
 
@@ -219,14 +219,10 @@ class Tally:
     def busy(self) -> str:
         """Return the names of what runs now, at most ``MAX_RUNNING``; '' if there is none."""
         if "stacks" in self.open and not self.running:
-            states = (
-                f"{id} {state}" for id, state in self.stacks.items() if id not in self.idle_stacks
-            )
-            return ", ".join(states)
+            busy = (item for item in self.stacks.items() if item[0] not in self.idle_stacks)
+            return _first([f"{id} {state}" for id, state in busy], ", ")
         jobs = [f"{job}: {progress}" if progress else job for job, progress in self.running.items()]
-        names = "; ".join(jobs[:MAX_RUNNING])
-        n_more = len(jobs) - MAX_RUNNING
-        return f"{names} and {n_more} more" if n_more > 0 else names
+        return _first(jobs, "; ")
 
     def ending(self) -> str:
         """Return the remaining time, such as ``about 4 min left``; '' if it is unknown."""
@@ -259,3 +255,10 @@ class Tally:
         """Return the last line of a run: how many cells ended, and how."""
         counts = f"{self.n_done:,} of {plural(self.total, 'run')} in {duration(self.elapsed)}"
         return f"{counts}: {self.summary()}" if self.outcomes else counts
+
+
+def _first(names: list[str], between: str) -> str:
+    """Join the first ``MAX_RUNNING`` names, and count the others."""
+    n_more = len(names) - MAX_RUNNING
+    shown_names = between.join(names[:MAX_RUNNING])
+    return f"{shown_names} and {n_more:,} more" if n_more > 0 else shown_names

@@ -81,7 +81,7 @@ def test_every_phase_is_told_from_beginning_to_end(tmp_path):
     bench = Bench(tmp_path, recipe(), recipe("small", "llama"))
     bench.run()
     assert [line for line in bench.progress.lines if line.startswith(("begin", "end"))] == [
-        "begin stacks (3): 3 to resolve and build",
+        "begin stacks (3): 3, built where they are new",
         "end stacks",
         "begin cells (6): 6 cells of 2 models, each run twice",
         "begin checkpoints (2): 2 to read or make",

@@ -70,8 +70,7 @@ def test_plain_writes_whole_lines():
     stream, clock = Stream(), Clock()
     progress = Plain(stream, 3, clock)
     progress.stack("4.48", "building")
-    progress.stack("4.48", "building")
-    progress.stack("4.48", "ready")
+    progress.stack("4.48", "ready", is_busy=False)
     progress.start(name())
     progress.done(name(), "complete")
     progress.done(name("5.0"), "failed")
@@ -82,7 +81,6 @@ def test_plain_writes_whole_lines():
     progress.close()
     assert stream.getvalue().splitlines() == [
         "samebits: 3 runs to do",
-        "environment 4.48: building",
         "environment 4.48: ready",
         "failed: llama/float32-sdpa@5.0: load: KeyError: 'qwen3'\\x1b[31m",
         "two\\nlines",
@@ -117,7 +115,7 @@ def test_plain_lines_of_many_threads_stay_whole():
 
 def test_terminal_shows_counts_cells_and_times():
     progress, clock, _ = terminal()
-    progress.stack("4.48", "ready")
+    progress.stack("4.48", "ready", is_busy=False)
     progress.stack("5.0", "building")
     clock.now += 60
     progress.begin("cells", 4, "4 cells of 1 model, each run twice")
@@ -259,7 +257,7 @@ def test_no_silence_is_longer_than_half_a_minute(make):
     clock = Clock()
     stream = Watched(clock)
     progress = make(stream, 2, clock)
-    progress.begin("stacks", 1, "1 to resolve and build")
+    progress.begin("stacks", 1, "1, built where they are new")
     progress.stack("4.48", "resolving and building")
     pass_time(progress, clock, 400)
     progress.end("stacks")
@@ -391,7 +389,7 @@ def story(make):
     stream = Stream()
     progress = make(stream, 4, clock)
     phases = Phases(progress, clock)
-    with phases("stacks", 2, "2 to resolve and build") as ended:
+    with phases("stacks", 2, "2, built where they are new") as ended:
         for stack in ("4.48", "5.x"):
             progress.stack(stack, "resolving and building")
         pass_time(progress, clock, 40)
@@ -488,6 +486,7 @@ def test_each_cell_of_a_check_has_a_line_as_it_ends():
         ("4.57", "transformers 4.57.6", "complete"),
         ("5.2", "failed", "failed"),
         ("5.x", "transformers 5.23.0", "absent"),
+        ("5.9", "not finished", "unfinished"),
     ):
         progress.stack(stack, release, is_busy=False)
         progress.done(name(stack), outcome)
@@ -496,3 +495,22 @@ def test_each_cell_of_a_check_has_a_line_as_it_ends():
         "transformers 4.57.6, float32-sdpa: done",
         "transformers 5.23.0, float32-sdpa: the release does not know the model",
     ]
+    assert lines[-1] == "environment 5.9: not finished"
+
+
+def test_many_environments_are_not_all_named():
+    clock = Clock()
+    stream = Stream()
+    progress = Plain(stream, 40, clock)
+    progress.begin("stacks", 40, "40, built where they are new")
+    for minor in range(40):
+        progress.stack(f"5.{minor}", "building")
+    progress.stack("5.0", "transformers 5.0.0", is_busy=False)
+    clock.now += 26
+    progress.tick()
+    lines = stream.getvalue().splitlines()
+    assert lines[-2:] == [
+        "environment 5.0: transformers 5.0.0",
+        f"[26 s] environments: 0 of 40; {', '.join(f'5.{n} building' for n in range(1, 7))} and 33 more",
+    ]
+    assert len(lines) == 4
