@@ -29,6 +29,8 @@ _LENGTH = struct.Struct("<Q")
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _FOREIGN_WEIGHTS = ("tf_model.h5", "flax_model.msgpack", "model.ckpt.index")
 _FOREIGN_ARGUMENTS = {"from_tf", "from_flax", "gguf_file"}
+_TEXTS = {".py", ".json", ".jinja", ".md", ".txt", ".gitattributes", "LICENSE"}
+"""Suffixes and names of files that hold no weights."""
 _DOWNLOAD = "copy or download the file again"
 
 
@@ -126,13 +128,28 @@ def _weights_faults(folder: Path, config: dict[str, Any], model: ModelEntry) -> 
     names = _weights_names(config, model)
     name = next((name for name in names if (folder / name).is_file()), None)
     if name is None:
-        # a class of one's own may read other files
-        if not brings_class(config, model):
+        if not brings_class(config, model) or _has_text_alone(folder, model):
             yield _no_weights(folder, names)
     elif name.endswith(".index.json"):
         yield from _shard_faults(folder, name)
     else:
         yield from _damage(folder / name)
+
+
+def _has_text_alone(folder: Path, model: ModelEntry) -> bool:
+    """Return True if a class of one's own has nothing to read: code of the folder that loads as transformers does.
+
+    Else it may read other files.
+    """
+    if model.imports or model.model_class is not None:
+        return False
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    code = [path for path in files if path.suffix == ".py"]
+    return (
+        bool(code)
+        and all(path.suffix in _TEXTS or path.name in _TEXTS for path in files)
+        and not any(b"from_pretrained" in read_small(path) for path in code)
+    )
 
 
 def _weights_names(config: dict[str, Any], model: ModelEntry) -> list[str]:

@@ -233,6 +233,19 @@ def test_a_class_from_elsewhere_is_not_looked_up(tmp_path):
     assert faults(tmp_path, package) is None
 
 
+def test_own_code_without_anything_to_read_has_no_weights(tmp_path):
+    own = "{path: m, trust_remote_code: true}"
+    folder = checkpoint(tmp_path / "m", CONFIG | {"auto_map": {"AutoModel": "m.M"}}, weights=())
+    assert faults(tmp_path, own) is None  # its code lies elsewhere
+    (folder / "m.py").write_text("class M(PreTrainedModel): ...")
+    assert "contains no weights" in faults(tmp_path, own)
+    (folder / "weights.pt").write_bytes(b"any")
+    assert faults(tmp_path, own) is None
+    (folder / "weights.pt").unlink()
+    (folder / "m.py").write_text("class M(PreTrainedModel):\n    def from_pretrained(cls): ...")
+    assert faults(tmp_path, own) is None
+
+
 def test_code_that_may_not_run_is_no_unknown_type(tmp_path):
     config = {"auto_map": {"AutoModel": "m.M"}, "architectures": ["M"], "model_type": "baichuan"}
     checkpoint(tmp_path / "m", config)
