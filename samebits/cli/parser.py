@@ -149,12 +149,15 @@ _ASKED = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose error messages have secrets redacted."""
+    """A parser whose errors have secrets redacted, and do not disappear below twenty options."""
 
     spoken = PLAIN
 
     def error(self, message: str) -> NoReturn:
-        super().error(self.spoken.text(message))
+        self.exit(
+            2,
+            f"{self.prog}: error: {self.spoken.text(message)}\n{self.prog} --help lists the options\n",
+        )
 
 
 def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
@@ -247,6 +250,8 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
         word = unknown[0].partition("=")[0]
         hint = near(word[2:], [name[2:] for name in names]) if word.startswith("--") else ""
         hint = hint.replace('"', '"--', 1)
+        if options.command == "check" and not word.startswith("-"):
+            hint = ". A check is of one model; samebits init MODEL MODEL writes a matrix.yaml of several"
         command.error(f"unknown option or argument: {' '.join(unknown)}{hint}")
     return options
 

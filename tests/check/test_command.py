@@ -455,6 +455,13 @@ def test_a_misspelt_option_names_the_nearest(folder, capsys):
     assert 'unknown option or argument: --qick: did you mean "--quick"?' in capsys.readouterr().err
 
 
+def test_a_second_model_is_one_for_a_matrix(folder, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(folder, "llama", "bert")
+    assert ended.value.code == 2
+    assert "argument: bert. A check is of one model; samebits init" in capsys.readouterr().err
+
+
 def test_the_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(("--version",), {})
