@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 def read_whole(path: str | Path, *, end: int = 0, most: int = 0) -> bytes:
     """Return the content of a file, or that many bytes at its ``end``."""
@@ -97,7 +99,11 @@ def write_temporary(path: Path, content: str | bytes, *, lasting: bool = True) -
 def _temporary(path: Path, *, lasting: bool) -> Iterator[tuple[Path, IO[bytes]]]:
     """Yield a file in the folder of ``path`` with its path; an exception removes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        error.filename = str(path)  # readers know this name
+        raise
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -106,6 +112,8 @@ def _temporary(path: Path, *, lasting: bool) -> Iterator[tuple[Path, IO[bytes]]]
             if lasting:
                 os.fsync(file.fileno())
         temporary.chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            error.filename = str(path)  # a full disk names no file
         raise
