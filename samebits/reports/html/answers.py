@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row
 
-MAX_CHANGE = 64
+MAX_CHANGE = 120
 """Limit for the characters of what changed in one of several models: a number fits, an exception has more."""
 _QUIET = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.ABSENT)
 

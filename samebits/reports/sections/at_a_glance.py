@@ -157,12 +157,17 @@ _MOVES: dict[str, tuple[str, str]] = {
 
 
 def moves(report: Report) -> list[str]:
-    """Return a sentence for each step from release to release, such as ``5 models raise``."""
+    """Return a sentence for each step from release to release, such as ``5 models raise``.
+
+    The only step between two releases is what the heading says.
+    """
+    is_one = len(report.stacks) == 2
     return [
         f"{release(step.before, report)} → {release(step.stack, report)}: {_moved(step)}"
         if step.before
         else f"In {release(step.stack, report)}{', the reference' if step.stack == report.reference else ''}: {_moved(step)}"
         for step in steps(report)
+        if not (is_one and step.before)
     ]
 
 

@@ -52,12 +52,12 @@ def to_do(report: Report) -> Markdown:
     if not defects:
         return EMPTY
     needed = [defect for defect in defects if not needs_nothing(defect.text)]
-    idle = [defect.text.code for defect in defects if needs_nothing(defect.text)]
+    idle = [text_with_code(plain_title(d.text)) for d in defects if needs_nothing(d.text)]
     return page(
         [
             heading(2, "What to do"),
             *_remedies([(d.text, d.models, d.also) for d in needed], report),
-            fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
+            fill("No action needed: {}.", join(idle, "; ")) if idle else EMPTY,
         ]
     )
 
