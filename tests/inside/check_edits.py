@@ -1,6 +1,7 @@
 """questions.edits: edits of models of this release, and of planted ones that break something."""
 
 import copy
+import json
 import tempfile
 from pathlib import Path
 from unittest import mock
@@ -16,10 +17,11 @@ from samebits_probe.questions.edits.subject import Done, Subject
 IDS = {"input_ids": torch.arange(5, 14)[None]}
 MORE, FEWER = (f"resize_token_embeddings(), {way}" for way in ("more tokens", "fewer tokens"))
 LABELS = "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)"
-COPY, NEW, DISK, CAST = (
+COPY, NEW, DISK, SHARDS, CAST = (
     "copy.deepcopy(model)",
     "load_state_dict() of a new model",
     'from_pretrained(device_map={"": "disk"})',
+    "save_pretrained(max_shard_size=…, variant=…)",
     "model.to(torch.bfloat16)",
 )
 be_quiet()
@@ -72,7 +74,7 @@ def test_sound_models_keep_all_that_they_should():
             {"decoder_input_ids": IDS["input_ids"]} if model.config.is_encoder_decoder else {}
         )
         found = edits.edits(subject(model, kwargs))
-        assert {MORE, FEWER, COPY, NEW, LABELS, CAST} <= found.keys(), found.keys()
+        assert {MORE, FEWER, COPY, NEW, LABELS, SHARDS, CAST} <= found.keys(), found.keys()
         for name, done in found.items():
             assert not done.get("broken"), (type(model), name, done)
             refused = {step: text for step, text in done.get("raised", {}).items() if text}
@@ -318,7 +320,7 @@ def test_a_model_of_images_is_copied_and_not_resized():
     config = transformers.ViTConfig(image_size=8, patch_size=4, num_attention_heads=2, **sizes)
     model = transformers.ViTForImageClassification(config)
     found = edits.edits(subject(model, {"pixel_values": torch.ones(1, 3, 8, 8)}))
-    assert {COPY, NEW, LABELS, DISK, CAST} == found.keys()
+    assert {COPY, NEW, LABELS, DISK, SHARDS, CAST} == found.keys()
     assert not any(done.get("broken") for done in found.values())
 
 
@@ -348,3 +350,36 @@ def test_a_model_with_adapters_or_quantized_weights_is_left_alone():
         session.loaded.model._hf_peft_config_loaded = adapted
         session.loaded.config.quantization_config = quantized
         assert (phase.untouched(session) is None) == (adapted or quantized is not None)
+
+
+class InShards(transformers.LlamaForCausalLM):
+    """A model whose files are changed behind a save, as ``then`` has it."""
+
+    then = "as it is"
+
+    def save_pretrained(self, folder, **kwargs):
+        super().save_pretrained(folder, **kwargs)
+        folder, (index, *_) = Path(folder), (*Path(folder).glob("*.index*.json"), None)
+        if self.then == "renamed" and index is not None:
+            index.rename(folder / index.name.replace(".other", "-other"))
+        if self.then == "lost" and index is not None:
+            content = json.loads(index.read_text("utf-8"))
+            name = content["weight_map"].pop("lm_head.weight")
+            (folder / name).write_bytes(
+                (folder / name).read_bytes().replace(b"lm_head", b"lm_hand")
+            )
+            index.write_text(json.dumps(content), "utf-8")
+
+
+def test_a_variant_in_several_files_is_loaded_as_it_was_saved():
+    names = "model.other-N-of-N.safetensors, model.safetensors.index.other.json"
+    found = copies(others.sharded, llama(InShards))
+    assert found == {
+        "raised": {"save_pretrained": "", "from_pretrained": ""},
+        "facts": {"files": ("", names)},
+    }
+    lost = copies(others.sharded, llama(type("Lost", (InShards,), {"then": "lost"})))
+    assert lost["broken"] == {"saved tensors": "lm_head.weight"}, lost
+    renamed = copies(others.sharded, llama(type("Renamed", (InShards,), {"then": "renamed"})))
+    assert renamed["facts"]["files"][1] == names.replace("index.other", "index-other")
+    assert renamed["raised"]["from_pretrained"]

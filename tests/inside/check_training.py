@@ -23,8 +23,8 @@ CHECKPOINTED = "gradient checkpointing, reentrant, only layers learn = without"
 WITH_IMAGES = {"packed = padded, with images", f"{CHECKPOINTED}, with images"}
 
 
-def step(made, where=None):
-    made_batches = batches.batches(made, "causal-lm", {})
+def step(made, where=None, head="causal-lm"):
+    made_batches = batches.batches(made, head, {})
     where = where or origin.places(made, None)
     keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
     return signals.signals(Learner(made, torch.float32), made_batches, where, keeper)
@@ -434,6 +434,66 @@ def test_a_step_behind_one_with_dropout_is_the_same():
     with learner.with_chance():
         with_dropout = float(learner.forward(main.kwargs).loss.detach())
     assert float(learner.forward(main.kwargs).loss.detach()) == before != with_dropout
+
+
+def bert(**changed):
+    """Return a BERT with dropout, whose classifier is kept small."""
+    config = transformers.BertConfig(
+        vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=32, **changed,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    made = transformers.BertForMaskedLM(config)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def dropped(made):
+    """Return what a step computes of the batch with dropout as a factor; None without one."""
+    batch = step(made, head="masked-lm")["batches"].get(batches.DROPPED)
+    return batch and (batch["loss"], batch["norm"])
+
+
+def test_dropout_at_another_place_or_of_another_probability_is_seen():
+    clean, moved, other = bert(), bert(), bert(hidden_dropout_prob=0.2)
+    output = moved.bert.encoder.layer[1].output
+
+    def behind_the_norm(hidden_states, input_tensor):
+        return output.dropout(output.LayerNorm(output.dense(hidden_states) + input_tensor))
+
+    output.forward = behind_the_norm
+    loss, norm = dropped(clean)
+    assert norm > 0
+    assert dropped(bert()) == (loss, norm)
+    assert step(clean, head="masked-lm")["batches"]["padded"]["loss"] != loss
+    for made in (moved, other):
+        assert abs(dropped(made)[0] - loss) > 1e-4
+    assert all(m.p == 0 for m in clean.modules() if isinstance(m, torch.nn.Dropout))
+
+
+def test_dropout_that_draws_otherwise_at_the_same_place_is_the_same():
+    class Flat(torch.nn.Dropout):
+        def forward(self, x):
+            return super().forward(x.flatten(0, -2)).reshape(x.shape)
+
+    clean, flat = dropped(bert()), bert()
+    for layer in flat.bert.encoder.layer:
+        layer.output.dropout = Flat(0.1)
+    assert dropped(flat) == clean
+    eager = bert(attn_implementation="eager")
+    assert math.isclose(dropped(eager)[0], clean[0], rel_tol=1e-5)
+    assert dropped(bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)) is None
+
+
+def test_dropout_that_is_no_factor_is_left_out():
+    class Own(torch.nn.Dropout):
+        def forward(self, x):
+            return torch.dropout(x, self.p, self.training)
+
+    made = bert()
+    made.bert.encoder.layer[0].output.dropout = Own(0.1)
+    assert dropped(made) is None
 
 
 def test_a_switch_for_the_routers_loss_that_the_config_does_not_set_is_broken():

@@ -106,7 +106,28 @@ def test_another_processor_is_seen_in_the_way_and_alone():
 def test_every_processor_can_be_made():
     answers = processors.processors()
     assert {name for name, answer in answers.items() if "refused" in answer} == set(), answers
-    assert len(answers) == len(processors.PROCESSORS)
+    assert {name.partition("(")[0] for name in answers} == processors.PROCESSORS.keys()
+
+
+def test_a_filter_that_keeps_fewer_tokens_than_it_is_to_is_seen():
+    kind = transformers.generation.logits_process.TopPLogitsWarper
+    clean, plain = processors.processors(), kind.__call__
+
+    def call(self, input_ids, scores):
+        kept, self.min_tokens_to_keep = self.min_tokens_to_keep, 1
+        try:
+            return plain(self, input_ids, scores)
+        finally:
+            self.min_tokens_to_keep = kept
+
+    kind.__call__ = call
+    try:
+        planted = processors.processors()
+    finally:
+        kind.__call__ = plain
+    differing = {name for name, answer in clean.items() if planted[name] != answer}
+    assert differing == {"TopPLogitsWarper(min_tokens_to_keep=32)"}
+    assert processors.processors() == clean
 
 
 def test_what_does_not_generate_has_no_meaning():

@@ -87,18 +87,23 @@ def masked_otherwise(
 
 def led_elsewhere(
     reference: ArgumentsSignal, candidate: ArgumentsSignal
-) -> Iterator[tuple[str, ArgumentEffect, ArgumentEffect]]:
-    """Yield the arguments of forward that lead to other numbers on both sides, and to others on each.
+) -> Iterator[tuple[Method, str, ArgumentEffect, ArgumentEffect]]:
+    """Yield the arguments that lead to other numbers on both sides, and to others on each, with their methods.
 
     Without the argument both sides must compute the same, so what differs is what they do with it.
     """
-    for name in reference.effects.keys() & candidate.effects.keys():
-        sides = before, after = reference.effects[name], candidate.effects[name]
-        is_comparable = before.named and after.named and before.numbers and after.numbers
-        if not is_comparable or not _are_close(before.without, after.without, _SAME):
-            continue
-        if not _are_close(before.numbers, after.numbers, _BAND):
-            yield name, *sides
+    for method in METHODS:
+        first, second = reference.of(method), candidate.of(method)
+        for name in first:
+            if name in second and _leads_elsewhere(first[name], second[name]):
+                yield method, name, first[name], second[name]
+
+
+def _leads_elsewhere(before: ArgumentEffect, after: ArgumentEffect) -> bool:
+    is_comparable = before.named and after.named and before.numbers and after.numbers
+    if not is_comparable or not _are_close(before.without, after.without, _SAME):
+        return False
+    return not _are_close(before.numbers, after.numbers, _BAND)
 
 
 def _are_close(before: tuple[float, ...], after: tuple[float, ...], band: float) -> bool:

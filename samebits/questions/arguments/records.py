@@ -58,8 +58,11 @@ class ArgumentsSignal(Answer):
     def trimmed(self) -> Self:
         """Return the effects without their numbers."""
         none: dict[str, object] = {"without": (), "numbers": ()}
-        effects = {name: each.model_copy(update=none) for name, each in self.effects.items()}
-        return self.model_copy(update={"effects": effects})
+        sides = {
+            side: {name: each.model_copy(update=none) for name, each in of_side.items()}
+            for side, of_side in (("effects", self.effects), ("generate", self.generate))
+        }
+        return self.model_copy(update=sides)
 
     def of(self, method: Method) -> dict[str, ArgumentEffect]:
         """Return argument -> effect for one method."""

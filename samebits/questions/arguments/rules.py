@@ -84,10 +84,11 @@ def _masked_otherwise(case: Case) -> Iterator[Sighting]:
 
 def _led_elsewhere(case: Case) -> Iterator[Sighting]:
     pair = ARGUMENTS.on_both(case.reference, case.capture)
-    for name, *effects in led_elsewhere(*pair) if pair else ():
-        sides = (f"logits {_first(side.numbers)}" for side in effects)
+    for method, name, *effects in led_elsewhere(*pair) if pair else ():
+        of = "logits" if method == "forward" else "scores"
+        sides = (f"{of} {_first(side.numbers)}" for side in effects)
         without = f"without it both compute {_first(effects[0].without)}"
-        yield Sighting(call_of("forward", name), (*side_lines(case, *sides), without))
+        yield Sighting(call_of(method, name), (*side_lines(case, *sides), without))
 
 
 def _first(numbers: Sequence[float]) -> str:

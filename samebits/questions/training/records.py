@@ -64,7 +64,7 @@ class BatchFacts(Record):
     refused: str = ""
     """The exception of the forward; '' if there was none."""
     norm: float | None = None
-    """Global norm of its gradients, of a batch with a router's loss; None: it has no backward."""
+    """Global norm of its gradients, of a batch with a router's loss or with dropout; None: it has no backward."""
 
 
 class StepFacts(Record):

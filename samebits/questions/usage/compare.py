@@ -107,6 +107,8 @@ def choices(reference: GenerationSignal, candidate: GenerationSignal) -> Iterato
             yield OtherValue(way, *_scored(step))
         elif first.tokens != second.tokens and not _may_differ(first, second):
             yield OtherValue(way, *(_tokens(side.tokens) for side in (first, second)))
+        elif first.tokens == second.tokens and _other_sums(first, second):
+            yield OtherValue(f"{way}, sequences_scores", *map(_sums, (first, second)))
 
 
 def refusals(reference: GenerationSignal, candidate: GenerationSignal) -> Iterator[OtherValue]:
@@ -174,6 +176,16 @@ def _may_differ(first: GenerationWay, second: GenerationWay) -> bool:
         for i, a in enumerate(values)
         for b in values[i + 1 :]
     )
+
+
+def _other_sums(first: GenerationWay, second: GenerationWay) -> bool:
+    """Return True if beams of the same tokens have scores that are further apart than by rounding."""
+    pairs = zip(first.values, second.values, strict=False)
+    return any(abs(a - b) > TIE * max(abs(a), abs(b)) for a, b in pairs)
+
+
+def _sums(way: GenerationWay) -> str:
+    return ", ".join(f"{value:.6g}" for value in way.values)
 
 
 def _scored(step: int) -> tuple[str, str]:

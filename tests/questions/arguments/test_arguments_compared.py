@@ -233,3 +233,19 @@ def test_an_argument_that_leads_to_other_numbers_on_each_side_is_accused(candida
     found = findings_of("arguments", reference, candidate)
     assert found.keys() == ({"SB949"} if is_accused else set())
     assert reference.trimmed().effects["global_attention_mask"].numbers == ()
+
+
+def test_an_argument_of_generate_that_leads_to_other_scores_names_them():
+    sides = [
+        ArgumentsSignal(generate={"guidance_scale": READ | {"numbers": v, "without": (1.0, 2.2)}})
+        for v in ((0.5, 2.5), (1.5, 2.5), (0.501, 2.5))
+    ]
+    found = findings_of("arguments", sides[0], sides[1])["SB949"]
+    assert found.where == "generate(guidance_scale=…)"
+    assert found.evidence == (
+        "4.48: scores 0.5, …",
+        "5.x: scores 1.5, …",
+        "without it both compute 1, …",
+    )
+    assert not findings_of("arguments", sides[0], sides[2])
+    assert sides[0].trimmed().generate["guidance_scale"].numbers == ()

@@ -40,10 +40,10 @@ def test_beams_whose_sums_are_equal_but_for_rounding_are_a_tie():
     assert chosen(beams, tie) == []
 
 
-def test_other_sums_with_the_same_tokens_are_no_difference():
-    assert (
-        chosen(way((9, 1), scores="", values=(-1.0,)), way((9, 1), scores="", values=(-2.0,))) == []
-    )
+def test_other_sums_of_the_same_tokens_are_a_difference_beyond_rounding():
+    sides = [way((9, 1), scores="", values=(value,)) for value in (-1.0, -1.0001, -1.2)]
+    assert chosen(sides[0], sides[1]) == []
+    assert chosen(sides[0], sides[2]) == ["beams, sequences_scores"]
 
 
 def test_other_scores_count_as_far_as_the_tokens_are_the_same():

@@ -25,7 +25,7 @@ _CLEAR = 2.0**-8
 _MAX_REASON = 160
 GLOBAL = "global_attention_mask"
 """Argument that names the tokens that attend to all others; only a model with windows of attention has such tokens."""
-_OTHER = "other numbers"
+OTHER = "other numbers"
 _SAMPLES = 32
 """Values of the logits that are kept."""
 
@@ -150,9 +150,9 @@ def _effect(plain: Any, other: Any, mask: torch.Tensor | None = None) -> Facts:
         return added
     before, after = outputs.logits_of(plain), outputs.logits_of(other)
     facts = effect_of(before, after)
-    if before is None or after is None or facts["effect"] != _OTHER:
+    if before is None or after is None or facts["effect"] != OTHER:
         return facts
-    return facts | _numbers(_seen(before, mask), _seen(after, mask))
+    return facts | numbers_of(_seen(before, mask), _seen(after, mask))
 
 
 def added_fields(plain: Any, other: Any) -> Facts:
@@ -172,10 +172,10 @@ def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
         return {"effect": "none"}
     largest = float(before[before.isfinite()].double().abs().max()) or 1.0
     part = distance(before, after)["max_abs"] / largest
-    return {"effect": _OTHER if part > _CLEAR else "rounding"}
+    return {"effect": OTHER if part > _CLEAR else "rounding"}
 
 
-def _numbers(before: torch.Tensor, after: torch.Tensor) -> Facts:
+def numbers_of(before: torch.Tensor, after: torch.Tensor) -> Facts:
     """Return values without and with an argument; none in another dtype than float32, or if some are not finite."""
     if before.dtype != torch.float32 or not (before.isfinite() & after.isfinite()).all():
         return {}

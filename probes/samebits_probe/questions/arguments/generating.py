@@ -19,7 +19,14 @@ import transformers
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import DECODER, MASK, TOKENS
-from samebits_probe.questions.arguments.arguments import Facts, added_fields, effect_of, raised
+from samebits_probe.questions.arguments.arguments import (
+    OTHER,
+    Facts,
+    added_fields,
+    effect_of,
+    numbers_of,
+    raised,
+)
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
@@ -237,7 +244,21 @@ def _effect_of(before: Any, after: Any) -> Facts:
         return {"effect": "another shape", "message": " → ".join(shapes)}
     if added := added_fields(before, after):
         return added
-    return effect_of(_scores_of(before), _scores_of(after))
+    scores = _scores_of(before), _scores_of(after)
+    facts = effect_of(*scores)
+    if (
+        scores[0] is None
+        or scores[1] is None
+        or facts["effect"] != OTHER
+        or not _is_of_one_prompt(before)
+    ):
+        return facts
+    return facts | numbers_of(*scores)
+
+
+def _is_of_one_prompt(output: Any) -> bool:
+    """Return True for scores behind the same tokens in every release: of one step, or of whole beams."""
+    return output.get("sequences_scores") is not None or len(output.scores) == 1
 
 
 def _scores_of(output: Any) -> torch.Tensor | None:

@@ -1,9 +1,10 @@
-"""Copies of a model, a new model that gets its tensors, other labels for its checkpoint, another dtype."""
+"""Copies of a model, a new model that gets its tensors, other labels for its checkpoint, several files, another dtype."""
 
 from __future__ import annotations
 
 import copy
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ _LABELS = 3
 """Labels of the checkpoint's classifier, where it has none of its own."""
 _MORE = 2
 """Labels more than the checkpoint has."""
+_VARIANT, _SHARDS = "other", 3
+"""The variant that is saved, and in how many files about."""
 
 
 class Copies:
@@ -172,6 +175,24 @@ def _in_files(folder: Path) -> dict[str, torch.Tensor]:
     return {n: t for file in folder.glob("*.safetensors") for n, t in load_file(file).items()}
 
 
+def sharded(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
+    """Save a variant of a model in several files, and load it again."""
+    model, folder = subject.model, subject.folder / "shards"
+    size = max(load.n_bytes(model) // _SHARDS, 1)
+    save = lambda: model.save_pretrained(folder, max_shard_size=size, variant=_VARIANT) or True
+    if done.step(SAVING[0], save) is None:
+        return
+    # how many files there are is the release's own affair, and the names of their kinds are not
+    kinds = {re.sub(r"\d+", "N", path.name) for path in folder.glob("*.safetensors*")}
+    done.facts["files"] = ("", ", ".join(sorted(kinds)))
+    saved = subject.saved("shards")
+    saved = saved._replace(options=(*saved.options, ("variant", _VARIANT)))
+    pair = done.step(SAVING[1], lambda: load.from_pretrained(type(model), saved, 0, "shards"))
+    if pair is not None:
+        before, after = state(model), state(pair[0])
+        done.keeps("saved tensors", {n: t for n, t in before.items() if n in after}, after)
+
+
 def cast(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
     """Cast a model to bfloat16 and back; it is another one then."""
     model = subject.model
@@ -198,6 +219,7 @@ EDITS: Mapping[str, Callable[[Subject, Copies, Tensors, Done], None]] = {
     "load_state_dict() of a new model": refilled,
     "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)": relabelled,
     'from_pretrained(device_map={"": "disk"})': on_disk,
+    "save_pretrained(max_shard_size=…, variant=…)": sharded,
     "model.to(torch.bfloat16)": cast,
 }
 """In the order of asking: the last one changes the model."""

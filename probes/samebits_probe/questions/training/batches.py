@@ -26,7 +26,7 @@ from samebits_probe.model.inputs import (
     token_config,
 )
 from samebits_probe.model.prompted import PHRASES
-from samebits_probe.questions.training import pictured
+from samebits_probe.questions.training import chance, pictured
 
 IGNORED = -100
 """The label that no loss counts."""
@@ -44,6 +44,8 @@ ITEMS = "num_items_in_batch"
 ROUTER = "output_router_logits"
 IMAGES = "images"
 """Name of the batch of rows with an image in each, for a model that takes images among its tokens."""
+DROPPED = "dropout"
+"""Name of the main batch with dropout as a factor."""
 ROUTED = "router"
 """Name of the batch that asks for the router's loss."""
 
@@ -60,6 +62,8 @@ class Batch(NamedTuple):
     """Arguments of forward, labels among them."""
     problem: str = ""
     """The config's problem_type with which these labels are meant; '' for the config's own."""
+    drops: bool = False
+    """True if dropout is a factor."""
 
     @property
     def labels(self) -> torch.Tensor | None:
@@ -115,11 +119,17 @@ def n_items(batch: Batch, *, shifted: bool) -> int:
 
 
 def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
-    """Return the batches of a model, the main one first.
+    """Return the batches of a model, whose chance is not switched off yet, the main one first.
 
     ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first, and a model
     that takes images among its tokens the one with an image in each row.
     """
+    made = _all(model, head, prompts)
+    drops = bool(chance.dropouts(chance.chance_of(model)))
+    return [*made, made[0]._replace(name=DROPPED, drops=True)] if drops else made
+
+
+def _all(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
     takes_labels = any(
         forks.accepts(model, name) for name in ("labels", targets.MASKS, targets.FUTURE)
     )

@@ -1,6 +1,7 @@
 """What makes a training forward draw numbers: which settings, and how to switch them.
 
-A step is compared without chance: no release promises which numbers a seed gives.
+A step is compared without chance: no release promises which numbers a seed gives. One more batch has dropout
+as a factor, which shows where it acts and how strongly.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
+from torch.nn import functional
+
+from samebits_probe.model.leftover import seed
+from samebits_probe.model.tensor import same_bytes
 
 SEED = 0
 _CHANCE = re.compile(r"drop(?!ped)|jitter|mask_(time|feature)_prob|noise_std")
 """Attributes of modules and fields of configs that make a training forward draw numbers."""
+_DROPOUT = re.compile(r"dropout|pdrop|(attn|proj)_drop")
+"""Those of them that torch's own dropout reads; a layer or a path that is dropped as a whole draws by itself."""
 _MAX_CONFIG_DEPTH = 4
 _CONFIG = "config"
 _SPEC_AUGMENT = "apply_spec_augment"
@@ -58,6 +66,46 @@ def switched_on(model: Any, settings: tuple[Setting, ...]) -> Iterator[None]:
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
+
+
+def dropouts(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    """Return the settings that are probabilities of a dropout."""
+    return tuple(s for s in settings if s.name == "p" or _DROPOUT.search(s.name))
+
+
+@contextlib.contextmanager
+def as_factors(model: Any, settings: tuple[Setting, ...]) -> Iterator[None]:
+    """Switch dropout on for a while, as a factor that follows from its probability.
+
+    Whatever a release draws, and of which shape, the same dropout at the same place multiplies by the same number.
+    """
+    attention = functional.scaled_dot_product_attention
+
+    def dropped(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001
+        return input * (1.0 + p) if training else input
+
+    def attended(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        *more: Any,
+        **named: Any,
+    ) -> Any:
+        output = attention(query, key, value, attn_mask, 0.0, *more, **named)
+        return output * (1.0 + dropout_p) if dropout_p else output
+
+    factors: dict[str, Any] = {"dropout": dropped, "scaled_dot_product_attention": attended}
+    with mock.patch.multiple(functional, **factors), switched_on(model, settings):
+        yield
+
+
+def has_drawn() -> bool:
+    """Return True if something was drawn since the seed of a forward."""
+    state = torch.get_rng_state()
+    seed(SEED)
+    return not same_bytes(state, torch.get_rng_state())
 
 
 def _fields(owner: Any) -> Iterator[tuple[str, float | bool]]:

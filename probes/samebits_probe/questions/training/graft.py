@@ -112,7 +112,9 @@ class Steps(NamedTuple):
 
     def _run_with_slope(self, slope: torch.Tensor, donor: Facts, names: Names) -> Facts:
         self.learner.model.zero_grad(set_to_none=True)
-        self.learner.back(self.learner.forward(self.batch.kwargs, "grafted step").logits, slope)
+        with self.learner.taking(self.batch):
+            logits = self.learner.forward(self.batch.kwargs, "grafted step").logits
+        self.learner.back(logits, slope)
         results = self._gradients()
         # the loss itself is not computed then
         expected = {name: digest for name, digest in donor["results"].items() if name in results}
@@ -121,7 +123,7 @@ class Steps(NamedTuple):
     def _step(self, calls: LossCalls) -> tuple[LossCalls, torch.Tensor | None, Digests]:
         """Return the calls of the loss, its gradient at the logits, and the digests of the results."""
         self.learner.model.zero_grad(set_to_none=True)
-        with calls:
+        with self.learner.taking(self.batch), calls:
             trained = self.learner.forward(self.batch.kwargs, "grafted step")
         if trained.logits is not None and trained.logits.requires_grad:
             trained.logits.retain_grad()

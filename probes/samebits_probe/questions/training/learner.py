@@ -14,7 +14,7 @@ from samebits_probe.model.inputs import in_dtype
 from samebits_probe.model.leftover import seed
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
-from samebits_probe.questions.training.batches import Batch, NoLoss
+from samebits_probe.questions.training.batches import Batch, NoLoss, problem_of
 
 LEARNING_RATE = 1e-3
 _COST = 10
@@ -109,6 +109,16 @@ class Learner:
     def with_chance(self) -> Iterator[None]:
         """Switch on for a while what draws numbers, with the seed that a forward sets."""
         with chance.switched_on(self.model, self._chance):
+            yield
+
+    @contextlib.contextmanager
+    def taking(self, batch: Batch) -> Iterator[None]:
+        """Have the model as a batch means it for a while: with its problem, and with dropout as a factor."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(problem_of(self.model, batch))
+            if batch.drops:
+                settings = chance.dropouts(self._chance)
+                stack.enter_context(chance.as_factors(self.model, settings))
             yield
 
     def back(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None) -> None:

@@ -8,8 +8,8 @@ import torch
 
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process.failure import raised
-from samebits_probe.questions.training import origin
-from samebits_probe.questions.training.batches import ITEMS, ROUTED, Batch, problem_of
+from samebits_probe.questions.training import chance, origin
+from samebits_probe.questions.training.batches import ITEMS, ROUTED, Batch
 from samebits_probe.questions.training.formula import formula
 from samebits_probe.questions.training.learner import Learner, Trained, as_json
 from samebits_probe.questions.training.origin import Places
@@ -32,16 +32,18 @@ def signals(learner: Learner, batches: list[Batch], where: Places, keeper: Keepe
     facts["behind"] = as_json(learner.behind_update(main))
     learner.model.zero_grad(set_to_none=True)
     for batch in batches[1:]:
-        facts["batches"][batch.name] = _attempted(learner, batch, keeper)
+        attempted = _attempted(learner, batch, keeper)
+        if not batch.drops or not chance.has_drawn():
+            facts["batches"][batch.name] = attempted
     facts["leaks"] = sorted(learner.leaks)
     return facts
 
 
 def _attempted(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
     try:
-        if batch.name == ROUTED:
-            return _of_router(learner, batch, keeper)
-        with problem_of(learner.model, batch):
+        with learner.taking(batch):
+            if batch.name == ROUTED or batch.drops:
+                return _with_norm(learner, batch, keeper)
             return _of_batch(learner, batch, learner.forward(batch.kwargs, batch.name), keeper)
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact
         return {"refused": raised(error)}
@@ -74,8 +76,8 @@ def _of_tokens(logits: torch.Tensor, model: Any, batch: Batch) -> torch.Tensor:
     return logits if is_token.shape != logits.shape[:-1] or is_token.all() else logits[is_token]
 
 
-def _of_router(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
-    """Return the facts of a batch with the router's loss, and the norm of its gradients."""
+def _with_norm(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
+    """Return the facts of a batch, such as that with the router's loss, and the norm of its gradients."""
     facts = _of_batch(learner, batch, learner.learn(batch.kwargs, batch.name), keeper)
     facts["norm"] = as_json(learner.norm())
     learner.model.zero_grad(set_to_none=True)

@@ -141,9 +141,10 @@ def gradient_mark(name: str) -> str:
 
 def _step(learner: Learner, batch: Batch, *, backward: bool) -> Trained:
     learner.model.zero_grad(set_to_none=True)
-    if backward:
-        return learner.learn(batch.kwargs, "traced step")
-    return learner.forward(batch.kwargs, "traced forward")
+    with learner.taking(batch):
+        if backward:
+            return learner.learn(batch.kwargs, "traced step")
+        return learner.forward(batch.kwargs, "traced forward")
 
 
 def _digests(learner: Learner, trained: Trained) -> list[str]:

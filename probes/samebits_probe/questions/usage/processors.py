@@ -6,7 +6,8 @@ of two. Processors whose results are sums (log-softmax, guidance) are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ _VOCABULARY, _END = 64, 3
 _IDS = torch.tensor(
     [[5, 7, 9, 5, 7, 11, 5, 7], [2, 2, 4, 8, 16, 2, 2, 4], [9, 1, 9, 1, 9, 1, 9, 1]]
 )
+_KEPT = "min_tokens_to_keep"
+"""Argument of filters: what they keep in any case. More than each of them keeps with its own argument here."""
 _OTHER_IDS = torch.tensor([[21, 22, 5, 7, 23, 2, 4, 30]]).repeat(3, 1)
 
 
@@ -50,19 +53,25 @@ PROCESSORS: Mapping[str, tuple[Any, ...]] = {
 
 def processors() -> dict[str, dict[str, str]]:
     """Return class -> hash of its scores, or its exception; classes that are missing are left out."""
+    return {name: _answer(kind, arguments, named) for name, kind, arguments, named in _asked()}
+
+
+def _asked() -> Iterator[tuple[str, Any, tuple[Any, ...], dict[str, int]]]:
+    """Yield name, class and arguments; a filter once more with the least number that it keeps."""
     from transformers.generation import logits_process  # noqa: PLC0415  slow to import
 
-    return {
-        name: _answer(getattr(logits_process, name), arguments)
-        for name, arguments in PROCESSORS.items()
-        if hasattr(logits_process, name)
-    }
+    for name, arguments in PROCESSORS.items():
+        if (kind := getattr(logits_process, name, None)) is None:
+            continue
+        yield name, kind, arguments, {}
+        if _KEPT in inspect.signature(kind).parameters:
+            yield f"{name}({_KEPT}={_VOCABULARY // 2})", kind, arguments, {_KEPT: _VOCABULARY // 2}
 
 
-def _answer(kind: Any, arguments: tuple[Any, ...]) -> dict[str, str]:
+def _answer(kind: Any, arguments: tuple[Any, ...], named: dict[str, int]) -> dict[str, str]:
     rows = [logits_row(int(row[-1]), 0, _VOCABULARY) - 4 for row in _IDS]
     try:
-        scores = kind(*arguments)(_IDS.clone(), torch.stack(rows))
+        scores = kind(*arguments, **named)(_IDS.clone(), torch.stack(rows))
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     return {"scores": tensor_hash(scores + 0.0)}  # no minus zero
