@@ -1,11 +1,13 @@
 """questions.texts: what a release makes of texts and conversations."""
 
+import functools
 import logging
 import sys
 import tempfile
 from pathlib import Path
 from unittest import mock
 
+import torch
 import transformers
 from samebits_probe.model.load import Source, load_tokenizer
 from samebits_probe.questions.texts import backend, chat, texts
@@ -191,3 +193,68 @@ def test_the_clock_of_templates_goes_on_afterwards():
 
 def test_without_a_template_there_are_no_conversations():
     assert chat.facts(loaded("byte-level")[0]) is None
+
+
+def planted(owner, name, change, *kind):
+    """Return the operations with another result where a method of transformers is changed, and what they were."""
+    kind = kind or ("wordpiece",)
+    clean, plain = facts(*kind), getattr(owner, name)
+
+    @functools.wraps(plain)
+    def instead(self, *arguments, **named):
+        return change(plain(self, *arguments, **named))
+
+    with mock.patch.object(owner, name, instead):
+        changed = facts(*kind)
+    assert facts(*kind) == clean
+    return {
+        operation
+        for operation, cases in clean["operations"].items()
+        if any(value(clean, operation, c) != value(changed, operation, c) for c in cases)
+    }, clean
+
+
+def test_a_collator_that_labels_otherwise_is_seen():
+    collator = transformers.DataCollatorWithFlattening
+
+    def without_separator(batch):
+        batch["labels"][batch["labels"] == -100] = 0
+        return batch
+
+    differing, clean = planted(collator, "__call__", without_separator)
+    assert differing == {"collators"}
+    cases = clean["operations"]["collators"]
+    assert {f"DataCollator{name}" for name in ("WithPadding()", "ForSeq2Seq()")} <= cases.keys()
+    assert "DataCollatorForLanguageModeling()" not in cases, "it draws"
+
+
+def test_a_collator_that_draws_is_left_out_and_one_without_its_tokens_too():
+    def drawn(batch):
+        batch["input_ids"] = torch.randint(9, batch["input_ids"].shape)
+        return batch
+
+    collator = transformers.DataCollatorWithFlattening
+    plain = collator.__call__
+    with mock.patch.object(collator, "__call__", lambda self, *a, **k: drawn(plain(self, *a, **k))):
+        assert "DataCollatorWithFlattening()" not in facts("wordpiece")["operations"]["collators"]
+    assert not [c for c in facts("byte-level")["operations"]["collators"] if "mlm_prob" in c]
+
+
+def test_maps_of_windows_and_characters_are_asked():
+    encoding = transformers.BatchEncoding
+    differing, clean = planted(encoding, "char_to_token", lambda token: token and token + 1)
+    assert differing == {"places"}
+    windows = value(clean, "places", "a batch of pairs, in windows")
+    assert windows["items"][0] == ["rows", 0, 0, 1]
+
+
+def test_decode_is_asked_with_the_switches_of_its_class():
+    def shifted(result):
+        if hasattr(result, "char_offsets"):
+            result.char_offsets = [each | {"start_offset": 0} for each in result.char_offsets]
+        return result
+
+    kind = transformers.Wav2Vec2CTCTokenizer
+    differing, _ = planted(kind, "decode", shifted, "characters", kind.__name__)
+    assert differing == {"decode with its own switches"}
+    assert "decode with its own switches" not in facts("wordpiece")["operations"]

@@ -47,12 +47,15 @@ _OF_IDS = (
     "pair, truncation only_second",
     "batch",
     "windows",
+    "decode with its own switches",
+    "places",
 )
 DECODING = (
     "decode",
     "decode, skip_special_tokens",
     "decode without special tokens",
     "batch decode",
+    "decode with its own switches",
 )
 CLEANING = ("decode by default", "decode, clean_up_tokenization_spaces")
 BATCHING = (
@@ -64,8 +67,10 @@ BATCHING = (
     "attention mask of a batch",
     "windows",
     "words",
+    "collators",
 )
 MARKING = (
+    "places",
     "offsets",
     "word ids",
     "word ids of words",
@@ -90,6 +95,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "token types of a pair": (ENCODE, BARE, "pair"),
     "attention mask of a batch": ("batch",),
     "word ids of words": ("words",),
+    "collators": (ENCODE, BARE, "special tokens mask"),
     CHAT_IDS: (TEXT, CONTINUED),
     "assistant mask": (CHAT_IDS,),
 }

@@ -8,10 +8,12 @@ in the operations that are about the default.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from samebits_probe.cell.outcomes import Outcomes, plain
 from samebits_probe.model import load
 from samebits_probe.questions.texts.backend import as_declared, backend_of
 from samebits_probe.questions.texts.chat import ids_of
+from samebits_probe.questions.texts.collated import collated
 
 SECONDS = 20.0
 """Limit for all calls; a tokenizer of the library needs less than one."""
@@ -34,6 +37,7 @@ _MAX_SPECIAL, _MAX_ADDED = 4, 3
 """Special and other added tokens that texts are made around."""
 _N_DRAWN, _DRAWN_LENGTH = 8, 24
 """Lists of drawn ids, and ids in each."""
+_USUAL_SWITCHES = ("skip_special_tokens", "clean_up_tokenization_spaces")
 _STRIDE = 7919
 """A prime, so that the drawn ids are spread over a vocabulary of any size."""
 _SHORT = 8
@@ -71,6 +75,8 @@ def facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
             outcomes.call("tensors", name, lambda text: _tensors(tokenizer, text), texts[name])
         _stages(outcomes, backend_of(tokenizer), short)
     _decoded(outcomes, tokenizer, {name: ids[name] for name in short if name in ids})
+    if source is not None:
+        _switched(outcomes, tokenizer, ids)
     for name in sorted(ids.keys() - short.keys()):
         outcomes.call("decode", name, _decode, tokenizer, ids[name][0])
     if source is not None:
@@ -80,6 +86,9 @@ def facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
     _batches(outcomes, tokenizer, texts)
     if source is not None:
         _windows(outcomes, tokenizer, texts)
+        _places(outcomes, tokenizer, texts)
+        names = corpus()["batch"]
+        collated(outcomes, tokenizer, names, [texts[name] for name in names])
         _split(outcomes, tokenizer)
         _slow(outcomes, tokenizer, source, texts)
         _put_back(outcomes, backend_of(tokenizer), source, texts)
@@ -221,6 +230,34 @@ def _decode_in_each_way(outcomes: Outcomes, tokenizer: Any, name: str, ids: list
         )
 
 
+def _switched(outcomes: Outcomes, tokenizer: Any, ids: dict[str, list[list[int]]]) -> None:
+    """Decode with each switch of the class's own, such as one that adds offsets."""
+    names = [
+        name
+        for name, parameter in inspect.signature(tokenizer.decode).parameters.items()
+        if parameter.default is False and name not in _USUAL_SWITCHES
+    ]
+    for name, case in product(names, corpus()["batch"]):
+        if case in ids:
+            outcomes.name_members(f"{case}, {name}", [case])
+            outcomes.call(
+                "decode with its own switches",
+                f"{case}, {name}",
+                lambda switch, case: _leaves(tokenizer.decode(ids[case][0], **{switch: True})),
+                name,
+                case,
+            )
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Return the texts and numbers in a result, one after the other."""
+    if hasattr(value, "items"):
+        return [leaf for name, item in value.items() for leaf in (str(name), *_leaves(item))]
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [str(value)]
+
+
 def _decode(tokenizer: Any, ids: list[int]) -> str:
     return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
@@ -351,6 +388,55 @@ def _windows(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
                 name,
                 stride,
             )
+
+
+def _places(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
+    """Ask in a batch of pairs, cut into windows, of which text each row is, and where tokens and characters stand."""
+    if not tokenizer.is_fast:
+        return
+    names = [*corpus()["pairs"][0], *corpus()["pairs"][1]]
+    case = "a batch of pairs"
+    outcomes.name_members(case, names)
+    first, second = ([texts[name] for name in names[i::2]] for i in range(2))
+    whole = outcomes.call("places", case, lambda: _Placed(tokenizer(first, second)))
+    if whole is None:
+        return
+    cut = {"return_overflowing_tokens": True, "stride": 2, "truncation": True}
+    limit = max(map(len, whole.ids)) - 2
+    outcomes.call(
+        "places",
+        f"{case}, in windows",
+        lambda: _Placed(tokenizer(first, second, max_length=limit, **cut)),
+    )
+
+
+class _Placed(list):  # type: ignore[type-arg]
+    """Of a batch, for each row: its text, and what each method gives for each token, word and character."""
+
+    def __init__(self, encoding: Any) -> None:
+        self.ids: list[list[int]] = encoding["input_ids"]
+        super().__init__([["rows", *encoding.get("overflow_to_sample_mapping", [])]])
+        for row, ids in enumerate(self.ids):
+            self.append([row, *encoding.sequence_ids(row)])
+            self.extend(_of_tokens(encoding, row, len(ids)))
+            self.extend(_of_characters(encoding, row, sequence) for sequence in range(2))
+
+
+def _of_tokens(encoding: Any, row: int, size: int) -> Iterator[list[Any]]:
+    for token in range(size):
+        word, characters = encoding.token_to_word(row, token), encoding.token_to_chars(row, token)
+        yield [word, *(characters or ())]
+    words = {
+        (encoding.token_to_sequence(row, i), encoding.token_to_word(row, i)) for i in range(size)
+    }
+    for sequence, word in sorted((s, w) for s, w in words if s is not None and w is not None):
+        spans = (encoding.word_to_tokens, encoding.word_to_chars)
+        yield [n for span in spans for n in span(row, word, sequence_index=sequence) or ()]
+
+
+def _of_characters(encoding: Any, row: int, sequence: int) -> list[Any]:
+    methods = (encoding.char_to_token, encoding.char_to_word)
+    return [method(row, i, sequence) for method in methods for i in range(_SHORT)]
 
 
 def _split(outcomes: Outcomes, tokenizer: Any) -> None:
