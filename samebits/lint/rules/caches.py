@@ -34,14 +34,15 @@ _NO_TUPLE = since("5.0", note="None for an empty cache in 4.54 to 4.57")
 """Releases whose caches are no tuples."""
 
 _NO_SIZE = since("5.20")
+_NO_MAXIMUM = "use the length that a static cache was made with; a DynamicCache has no maximum"
 _REMOVED = {
     "key_cache": (since("4.56"), "use cache.layers[i].keys if the cache has layers"),
     "value_cache": (since("4.56"), "use cache.layers[i].values if the cache has layers"),
     "seen_tokens": (since("4.54"), "use cache.get_seq_length()"),
     "_seen_tokens": (since("4.54"), "use cache.get_seq_length()"),
     "get_usable_length": (since("4.54"), "use cache.get_seq_length(layer_idx)"),
-    "get_max_length": (between("4.49", "5.12"), "use the length that the cache was made with"),
-    "get_max_cache_shape": (_NO_SIZE, "use the length that the cache was made with"),
+    "get_max_length": (between("4.49", "5.12"), _NO_MAXIMUM),
+    "get_max_cache_shape": (_NO_SIZE, _NO_MAXIMUM),
     "max_cache_len": (_NO_SIZE, "use the length that the cache was made with"),
     "max_batch_size": (_NO_SIZE, "use the batch size that the cache was made with"),
     "to_legacy_cache": (
