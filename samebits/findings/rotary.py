@@ -15,6 +15,7 @@ from samebits.records.finding import ROPE_TABLES
 if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, ConfigField, InvFreqFacts
+    from samebits.records.provenance import Provenance
 
 
 _SHARE = "partial_rotary_factor"
@@ -65,26 +66,44 @@ def _wrong_frequencies(case: Case) -> Iterator[Sighting]:
 
 
 def _off_formula(case: Case) -> Iterator[Sighting]:
-    """Find frequencies off their formula in the candidate, where the reference's are right."""
-    reference = _inv_freq(case.reference)
-    if case.reference is None or not reference or any(map(_is_off_formula, reference.values())):
-        return
-    unwritten = {n for n, t in case.tensors() if t.written in ("none", "partly")}
-    for name, facts in _inv_freq(case.capture).items():
-        if name in unwritten or not _is_off_formula(facts) or facts.formula is None:
+    """Find frequencies off their formula on one side, where those of the other side are right."""
+    for side, other, of_reference in case.sides():
+        right = _inv_freq(other)
+        if not right or any(map(_is_off_formula, right.values())):
             continue
-        yield Sighting(
-            name,
-            (
+        if of_reference and (case.classes or not _asks_alike(case)):
+            continue  # code of the model's own may have a formula of its own, which a release replaces
+        unwritten = {n for n, t in _tensors(side).items() if t.written in ("none", "partly")}
+        for name, facts in _inv_freq(side).items():
+            if name in unwritten or not _is_off_formula(facts) or facts.formula is None:
+                continue
+            lines = (
                 (
                     f"{facts.formula.max_ulp:,.0f} ULP from the formula of rope type "
                     f"{facts.formula.rope_type} with the settings of the effective config; float32 "
                     f"rounding explains {facts.formula.bound_ulp:,.0f} at most"
                 ),
-                f"in {case.reference.cell.stack} the frequencies match their formula",
+                f"in {other.cell.stack} the frequencies match their formula",
                 *(f"{i.file}:{i.line}: {i.code}" for i in case.idioms("default for a rope field")),
-            ),
-        )
+            )
+            yield Sighting(name, lines, of_reference=of_reference)
+
+
+def _asks_alike(case: Case) -> bool:
+    """Return True if both sides load one rope type for each buffer, and one base."""
+    sides = [side for side, *_ in case.sides()]
+    types = [{name: facts.rope_type for name, facts in _inv_freq(side).items()} for side in sides]
+    configs = [side.signals.config or {} for side in sides]
+    bases = [
+        [_one_base(part) for _, part, _ in _with_sub_configs("", config, config)]
+        for config in configs
+    ]
+    return types[0] == types[-1] and bases[0] == bases[-1]
+
+
+def _tensors(side: Capture) -> dict[str, Provenance]:
+    integrity = side.signals.integrity
+    return {} if integrity is None else dict(integrity.tensors)
 
 
 def _whole_heads(case: Case) -> Iterator[Sighting]:

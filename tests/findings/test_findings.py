@@ -809,6 +809,25 @@ def test_frequencies_off_their_formula_here_alone_are_a_finding():
     assert codes_of(bad) == []
 
 
+def test_frequencies_off_their_formula_in_the_reference_are_its_defect():
+    """YaRN of 4.48 ramps over max_position_embeddings, also where the config states the original length."""
+
+    def named(candidate, reference):
+        found = findings(Case(candidate, reference))
+        return [(f.code, f.of_reference) for f in found if f.code == "SB503"]
+
+    good = with_signals(rotary("4.51", 3.0), config={"rope_theta": 1e4})
+    bad = with_signals(rotary("4.48", 9e6), config={"rope_theta": 1e4})
+    assert named(good, bad) == [("SB503", True)]
+    assert named(good, good) == named(bad, bad) == []
+    # a formula of the model's own, which the release replaces by that of the library
+    own = own_code(classes=(ClassFact(file="m.py", line=1, name="M", bases=("PreTrainedModel",)),))
+    assert named(with_signals(good, code=own), bad) == []
+    # the release loads another type, or another base
+    assert named(good, with_signals(rotary("4.48", 9e6, rope_type="yarn"), config={})) == []
+    assert named(good, with_signals(bad, config={"rope_theta": 5e5})) == []
+
+
 def partial_rope(stack, n, share=0.5, **config):
     """Return a model of heads of 8 dimensions that rotates 2 n of them."""
     path = "rope_parameters.partial_rotary_factor"
