@@ -551,6 +551,38 @@ def test_a_plain_rope_is_clean_and_generate_takes_its_cache():
     assert (shown["holds"], shown["tried"]) == (True, 4)
 
 
+SWITCHING = "generate() past a switch of rope = without a cache"
+LONG = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0, 4.0, 8.0, 16.0]}
+
+
+class Rotated(transformers.Phi3ForCausalLM):
+    """Keeps the keys that the short factors rotated."""
+
+    def prepare_inputs_for_generation(self, *args, **kwargs):
+        return transformers.GenerationMixin.prepare_inputs_for_generation(self, *args, **kwargs)
+
+
+def phi(kind=transformers.Phi3ForCausalLM, **changed):
+    fields = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2}
+    fields |= {"num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
+    fields |= {"bos_token_id": None, "eos_token_id": None, "max_position_embeddings": 64}
+    fields |= {"original_max_position_embeddings": 16, "rope_scaling": LONG}
+    return tiny.made(kind, seed=5, std=0.3, **(fields | changed))
+
+
+def test_a_rope_that_switches_makes_the_cache_anew():
+    switching = by_name(tried(phi()))[SWITCHING]
+    assert (switching["holds"], switching["note"]) == (True, "")
+    assert switching["case"] == "11 tokens, 8 more"
+    kept = by_name(tried(phi(Rotated)))[SWITCHING]
+    assert not kept["holds"]
+    assert kept["promoted"]["max_abs"] > BROKEN
+    for other in (phi(rope_scaling=None), phi(original_max_position_embeddings=4)):
+        facts = tried(other)
+        assert SWITCHING not in by_name(facts)
+        assert SWITCHING not in {i["relation"] for i in facts["inapplicable"]}
+
+
 def test_a_defect_is_shown_before_what_is_meant():
     """The cache of a scaling rope drops its first token: only shapes within its range show it."""
     model = llama(max_position_embeddings=36, rope_scaling=DYNAMIC)

@@ -42,6 +42,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "prefix cache reused": ("fresh run", "copied cache"),
     "greedy without cache = with cache": ("without cache", "with cache"),
     "greedy by hand = generate()": ("generate()", "by hand"),
+    "generate() past a switch of rope = without a cache": ("without a cache", "with a cache"),
     "position ids left out": ("given", "left out"),
     "left padding": ("alone", "padded"),
     "left padding, positions left out": ("alone", "padded"),

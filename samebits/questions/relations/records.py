@@ -27,6 +27,7 @@ RelationName = Literal[
     "prefix cache reused",
     "greedy without cache = with cache",
     "greedy by hand = generate()",
+    "generate() past a switch of rope = without a cache",
     "position ids left out",
     "left padding",
     "left padding, positions left out",

@@ -14,13 +14,16 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks
+from samebits_probe.model import forks, load
 from samebits_probe.process import progress
+from samebits_probe.questions.relations import rope
 from samebits_probe.questions.relations.cases import lengths
 from samebits_probe.questions.relations.tokens import Decoded, Pair, TokenRelation, Trial
 from samebits_probe.questions.relations.ways import Ids, Subject, Way
 
 _STEPS = 8
+_MOST_WORK = 1 << 35
+"""Bytes of parameters times tokens up to which a long prompt is fed."""
 
 
 def no_generate(subject: Subject) -> str | None:
@@ -42,6 +45,33 @@ def _trials(decode: Callable[[Subject, Ids, int], Decoded], subject: Subject) ->
 
         label = f"{n} tokens, {_STEPS} more, positions and mask {placement}"
         yield Trial(label, _STEPS, (n, n + _STEPS), pairs)
+
+
+def _too_far(subject: Subject) -> str | None:
+    """Return why generate() is not asked to pass the length at which a rope switches; None if it is, or if none does."""
+    limit = _switch(subject)
+    is_near = load.n_bytes(subject.model) * limit <= _MOST_WORK
+    return None if is_near else f"{limit} tokens take too long in a model of its size"
+
+
+def _switch(subject: Subject) -> int:
+    """Return the length beyond which a rope has other frequencies, for which its class makes the cache anew; 0 for none."""
+    scalings = rope.scalings(subject.text)
+    return next((scaling.limit for scaling in scalings if scaling.kind == "longrope"), 0)
+
+
+def _across_switch(subject: Subject) -> Iterator[Trial]:
+    """Generate three tokens past the length at which a rope switches, with a cache and without; nothing for other ropes."""
+    n = _switch(subject) + 3 - _STEPS
+    if n <= 0 or no_generate(subject):
+        return
+    prompt = subject.prompt("row 0", n)
+
+    def pairs(s: Subject, n_steps: int) -> list[Pair]:
+        first, second = (generated(s, prompt, n_steps, use_cache=kept) for kept in (False, True))
+        return [Pair(first, second)]
+
+    yield Trial(f"{n} tokens, {_STEPS} more", _STEPS, (n, n), pairs)
 
 
 def without_cache(subject: Subject, prompt: Ids, n_steps: int) -> Decoded:
@@ -80,7 +110,9 @@ def with_cache(
     return Decoded(ids[len(prompt) :], torch.stack(logits))
 
 
-def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) -> Decoded:
+def generated(
+    subject: Subject, prompt: Ids, n_steps: int, cache: Any = None, *, use_cache: bool | None = None
+) -> Decoded:
     """Decode with generate() and the model's settings, made greedy: they name its cache."""
     settings = copy.deepcopy(subject.model.generation_config)
     settings.update(
@@ -92,6 +124,9 @@ def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) ->
         output_logits=True,
         return_dict_in_generate=True,
     )
+    if use_cache is not None:
+        settings.use_cache = use_cache
+        forks.drop_cache(subject.model)
     inputs = subject.generation_inputs(Way((prompt,)))
     if cache is not None:
         settings.cache_implementation = None  # generate() refuses both a cache and its name
@@ -117,5 +152,11 @@ RELATIONS = (
         ("decoder", "cache"),
         no_generate,
         partial(_trials, generated),
+    ),
+    TokenRelation(
+        "generate() past a switch of rope = without a cache",
+        (),
+        _too_far,
+        _across_switch,
     ),
 )
