@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.bands import AS_REFERENCE, has_bits, verdict_of
 from samebits.records.ids import Verdict
+from samebits.reports.answer import of_cell
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
@@ -24,7 +25,11 @@ MAX_ALL_PAIRS = 6
 KINDS: dict[Step, tuple[str, Verdict, str]] = {
     "fails": ("fails", Verdict.FAILED, "it raises an exception that it did not raise before"),
     "fails otherwise": ("still fails", Verdict.FAILED, "both fail, with a different exception"),
-    "diverged": ("behaviour change", Verdict.DIVERGED, "the numbers change by more than rounding"),
+    "diverged": (
+        "behaviour change",
+        Verdict.DIVERGED,
+        "what it computes or returns changes by more than rounding",
+    ),
     "unstable": ("unstable", Verdict.UNSTABLE, "two runs of the same cell differ"),
     "undecided": (
         "changes, not judged",
@@ -190,7 +195,7 @@ def ticket(report: Report, shown: Upgrade, rules: dict[str, RuleText]) -> str:
             continue
         word, _, meaning = KINDS[kind]
         lines.append(f"**{word}** ({meaning}):")
-        lines += [f"- {change.name}: {change.short}{_codes(change)}" for change in changes]
+        lines += [f"- {change.name}: {_in_a_line(change, report)}" for change in changes]
         lines.append("")
     lines += [
         f"- {code} {rules[code].name}: {rules[code].remedy}"
@@ -210,6 +215,26 @@ def in_words(shown: Upgrade) -> str:
         parts.append(f"{KINDS[kind][0]}: {plural(len(models), 'model')}")
     changed = "; ".join(parts) if parts else "nothing changes"
     return f"{changed}; same bits: {count(shown.n_same)} of {plural(shown.n_rows, 'row')}."
+
+
+def advice(change: Change, report: Report) -> tuple[str, str]:
+    """Return which side is right and what to do; empty if nothing has to be done, or another release is compared."""
+    cell = change.judged
+    is_from_reference = cell.reference == change.before.cell and cell is change.after
+    if change.kind in _HARMLESS or not is_from_reference:
+        return "", ""
+    found = of_cell(cell, report)
+    return found.side.why, found.do
+
+
+def _in_a_line(change: Change, report: Report) -> str:
+    side, do = advice(change, report)
+    parts = (
+        f"{change.short}{_codes(change)}",
+        side and f"which side is right: {side}",
+        do and f"to do: {do}",
+    )
+    return ". ".join(filter(None, parts))
 
 
 def _codes(change: Change) -> str:

@@ -145,7 +145,7 @@ def _changed_signals(before: RecordedModel, after: RecordedModel) -> Iterator[st
         old, new = before.signals.get(signal, {}), after.signals.get(signal, {})
         names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
         if names:
-            yield f"{signal} {len(names):,} of {len(new):,} (first {names[0]})"
+            yield f"{signal} {len(names):,} of {len({*old, *new}):,} (first {names[0]})"
 
 
 def _hashes(n: int) -> str:

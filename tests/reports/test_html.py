@@ -579,6 +579,16 @@ def test_the_worst_changes_stand_first_and_in_the_ticket(report):
     text = upgrade.ticket(report, shown, {rule.code: rule for rule in report.rules})
     assert all(change.name in text for change in shown.changes if change.kind != "new")
     assert "To reproduce: `" in text
+    advised = [change for change in shown.changes if upgrade.advice(change, report)[1]]
+    assert advised
+    assert all(f"to do: {upgrade.advice(change, report)[1]}" in text for change in advised)
+    assert not {change.kind for change in advised} & {"rounding", "works", "new"}
+
+
+def test_what_to_do_is_not_taken_from_a_comparison_with_another_release(report):
+    shown = upgrade.upgrade(report, *STACKS[1:3])
+    assert shown.changes
+    assert {upgrade.advice(change, report) for change in shown.changes} == {("", "")}
 
 
 def test_many_stacks_have_pages_for_neighbours_and_to_the_newest(report):

@@ -103,6 +103,8 @@ def test_what_an_update_does_to_an_entry():
     assert list(change_lines(NAME, before, elsewhere)) == [
         f"~ {NAME}: the same 1 hash; other machine"
     ]
+    gone = recorded(signals={})
+    assert list(change_lines(NAME, before, gone)) == [f"~ {NAME}: logits 1 of 1 (first short)"]
     raising = recorded(raised={"greedy short": "AttributeError"})
     line = "  greedy short: no hashes, as it raises AttributeError; the lock keeps that it does"
     assert list(change_lines(NAME, None, raising)) == [f"+ {NAME}: 1 hash of logits", line]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -251,6 +251,7 @@ def _upgrade(report: Report, first: str, last: str, addresses: Addresses) -> Pag
         pairs=upgrade.pairs(report),
         rules=rules,
         ticket=upgrade.ticket(report, shown, rules),
+        advice=partial(upgrade.advice, report=report),
         command=compare_two(report, first, last),
         ticket_id=anchor("ticket", first, last),
     )
