@@ -270,12 +270,13 @@ def _judged(each: Judged) -> Iterator[str]:
 def _remedy(each: Judged) -> str:
     if each.kind != "rounding" or each.new:
         return _DO[each.kind]
-    return _KEEP if each.holds[1] else _DO["same"]
+    return _KEEP if each.holds[1] else _ELSEWHERE
 
 
 _KEEP = "nothing: the comparison still holds"
+_ELSEWHERE = "the values belong to another machine: record them where the test is to run"
 _DO = {
-    "same": "if the comparison fails, the values belong to another machine: record them where the test is to run",
+    "same": "no release is the reason; if the comparison fails, the line why says what its values are",
     "rounding": "replace the expected values, or widen the tolerance: the function is the same",
     "another function": "do not replace the values: find out which side is right first",
     "other inputs": "look at what prepares the inputs before you replace the values",
