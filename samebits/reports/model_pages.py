@@ -62,7 +62,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             of_model(rows, report),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
-            _within(unrun_of(rows)),
+            _within(unrun_of(rows, report.level)),
             _within(findings_of(rows, report), MAX_FINDINGS),
             *_stories(rows, report),
             _within(probes_of(rows)),

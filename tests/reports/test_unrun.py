@@ -32,7 +32,7 @@ def test_modules_of_one_list_are_one_phrase():
 def test_a_report_names_them_only_if_there_are_some(modules):
     report = with_unrun(modules)
     assert ("model.vision_tower" in unrun_line(report)) == bool(modules)
-    assert ("model.vision_tower" in unrun_of(report.rows)) == bool(modules)
+    assert ("model.vision_tower" in unrun_of(report.rows, "default")) == bool(modules)
     assert bool(unrun_line(report)) == bool(modules)
 
 
@@ -67,13 +67,14 @@ def asked(prompt="short", skips=()):
 )
 def test_a_model_that_was_fed_an_image_says_what_had_none(prompt, what):
     assert media_line(asked(prompt)).endswith(f"Forward and decoding were also fed {what}")
-    assert media_line(asked(prompt)) in unrun_of(asked(prompt).rows)
+    assert media_line(asked(prompt)) in unrun_of(asked(prompt).rows, "default")
     pages = site.folder(asked(prompt), document.render(asked(prompt)))
     assert any(
         media_line(asked(prompt)) in text for path, text in pages.items() if path.endswith(".html")
     )
     assert not media_line(asked())
-    assert not unrun_of(asked().rows)
+    assert not media_line(asked(prompt).model_copy(update={"level": "quick"}))
+    assert not unrun_of(asked().rows, "default")
 
 
 def test_a_model_that_takes_a_video_says_that_none_was_fed():

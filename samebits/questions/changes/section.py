@@ -221,11 +221,11 @@ def brief(report: Report) -> str:
     entries = sorted(nearest(report), key=lambda each: (each.ran_elsewhere, each.area == "other"))
     if not entries:
         return ""
-    named = ", ".join(
-        f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries[:NAMED]
-    )
-    more = ", …" if _counts(report)[1] > NAMED else ""
-    return f"Changed lines of transformers that no check ran, the files of the model first: {named}{more}"
+    # functions of one name are in several files
+    words = dict.fromkeys(f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries)
+    named = [*words][:NAMED]
+    more = ", …" if _counts(report)[1] > len(named) else ""
+    return f"Changed lines of transformers that no check ran, the files of the model first: {', '.join(named)}{more}"
 
 
 def _in_short(entry: Unrun, level: Level) -> str:

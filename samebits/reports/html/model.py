@@ -264,7 +264,7 @@ def _section(row: Row, page: Page) -> Section:
             (spanned(stacks), in_words(modules, len(modules)))
             for stacks, modules in group_equal(row.unrun)
         ),
-        media=media_of([row]),
+        media=media_of([row], page.report.level),
     )
 
 

@@ -12,6 +12,7 @@ from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
     from samebits.records.capture import UnrunModule
+    from samebits.records.ids import Level
     from samebits.records.report import Report, Row
 
 TITLE, PROMPTS = "Not run by any prompt", "What the prompts hold"
@@ -32,14 +33,14 @@ MAX_MODELS = 6
 """Limits for what a line names."""
 
 
-def unrun_of(rows: Sequence[Row]) -> Markdown:
+def unrun_of(rows: Sequence[Row], level: Level) -> Markdown:
     """Return the section of a model's page; empty if every module ran."""
     sentences = [
         fill("{}, {}: {}.", row.variant, ", ".join(stacks), in_words(modules, len(modules)))
         for row in rows
         for stacks, modules in group_equal(row.unrun)
     ]
-    media = Markdown(media_of(rows))
+    media = Markdown(media_of(rows, level))
     if not sentences:
         return page([heading(2, PROMPTS), media]) if media else EMPTY
     return page([heading(2, TITLE), Markdown(INTRO), bullets(sentences), media])
@@ -69,7 +70,7 @@ def media_line(report: Report) -> str:
     words: dict[str, list[str]] = {}
     models = grouped(report.rows, lambda row: row.model)
     for model, rows in models.items():
-        if sentence := media_of(rows):
+        if sentence := media_of(rows, report.level):
             words.setdefault(sentence, []).append(model)
     is_single = len(models) == 1
     return " ".join(
@@ -78,8 +79,11 @@ def media_line(report: Report) -> str:
     )
 
 
-def media_of(rows: Iterable[Row]) -> str:
-    """Return which observations of one model had no image, sound or video; '' where it takes text alone."""
+def media_of(rows: Iterable[Row], level: Level) -> str:
+    """Return which observations of one model had no image, sound or video; '' where it takes text alone.
+
+    A quick run has none but those that had.
+    """
     cells = [cell for row in rows for cell in row.cells]
     prompts = {
         item.subject.prompt for cell in cells for signal in cell.signals for item in signal.items
@@ -89,7 +93,7 @@ def media_of(rows: Iterable[Row]) -> str:
     is_unfed = "video" not in prompts and any(
         skip.what == "forward video" for cell in cells for skip in cell.skips
     )
-    sentences = [TEXT_ALONE.format(" or ".join(fed))] if fed else []
+    sentences = [TEXT_ALONE.format(" or ".join(fed))] if fed and level != "quick" else []
     return " ".join([*sentences, *([NO_VIDEO] if is_unfed else [])])
 
 

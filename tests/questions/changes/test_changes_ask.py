@@ -189,6 +189,16 @@ def test_the_first_screen_counts_what_did_not_run(report):
     assert brief(sample_report()) == limit(sample_report()) == ""
 
 
+def test_a_function_of_several_files_is_named_once_on_the_first_screen():
+    other = UNRUN.model_copy(update={"file": "models/clip/modeling_clip.py"})
+    last = UNRUN.model_copy(update={"name": "LlamaModel.mask"})
+    step = Step(reference="4.48", candidate="5.0", unrun=3, first=(UNRUN, other, last))
+    words = brief(with_step(sample_report(), step))
+    assert words.count("LlamaModel.`pad`") == 1
+    assert "LlamaModel.mask" in words
+    assert words.endswith(", …")
+
+
 def _of_forward(name, **changed):
     """Return a report of which one forward did not run."""
     entry = UNRUN.model_copy(update={"name": name, **changed})
