@@ -111,7 +111,8 @@ def reasons(report: Report) -> list[str]:
         if entry.fixed
     ]
     fails = any(not cell.verdict.passes for cell in report.cells)
-    lines = [*broken, *gone] or ([] if fails else list(report.reasons))
+    first = result(report)  # that of one model may be a reason itself
+    lines = [*broken, *gone] or [r for r in report.reasons if not fails and r != first]
     return _first(lines, _MAX_REASONS, "reason")
 
 

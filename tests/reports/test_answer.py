@@ -637,6 +637,11 @@ def test_a_number_of_the_images_is_none_of_the_text():
     assert "config.json" not in answer(report).side.why
 
 
+def test_why_nothing_was_compared_is_said_once():
+    alone = one().model_copy(update={"exit_code": 1, "reasons": ("nothing was compared: no pair",)})
+    assert sum("nothing was compared" in line for line in head(alone)) == 1
+
+
 # what to do, and order
 
 
