@@ -313,10 +313,12 @@ def _remark(cell: CellResult) -> str:
 def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
     """Yield the known defects that explain no verdict: those of a candidate in one line each.
 
-    ``places`` maps the code of a finding to the line of the model's code that shows it.
+    ``places`` maps the code of a finding to the line of the model's code that shows it. What has such a line can be
+    repaired there, and others may follow from it, so it comes first.
     """
     by_since = grouped(defects(report), lambda defect: defect.since)
-    changed, alike = by_since.get("changed", []), by_since.get("alike", [])
+    changed = sorted(by_since.get("changed", []), key=lambda each: each.text.code not in places)
+    alike = by_since.get("alike", [])
     repaired = by_since.get("repaired", [])
     for defect in changed[:MAX_BESIDE]:
         yield f"Beside the verdict: {_heading(defect, places)}"

@@ -198,6 +198,19 @@ def explained(cell, *explanations):
     return cell.model_copy(update={"reference": reference().cell, "explained_by": explanations})
 
 
+def test_what_a_line_of_the_models_code_shows_is_the_first_beside_the_verdict():
+    codes = [f"SB82{n}" for n in range(5)]
+    rules = tuple(NEVER_WRITTEN.model_copy(update={"code": code, "name": code}) for code in codes)
+    findings = tuple(Finding(code=code, where="w", evidence=()) for code in codes)
+    shown = report(
+        reference(), explained(of("5.23", Verdict.ROUNDING, findings=findings)), rules=rules
+    )
+    assert lines(shown)[0].startswith("Beside the verdict: SB820")
+    beside = lines(shown, {"SB824": Place("m.py", 7, 5)})
+    assert [line.split()[3] for line in beside[:3]] == ["SB824", "SB820", "SB821"]
+    assert "m.py:7" in beside[0]
+
+
 def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=())
     diverged = of("5.23", Verdict.DIVERGED, findings=(finding,))
