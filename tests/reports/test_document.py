@@ -493,6 +493,18 @@ def test_entries_about_another_comparison_are_said_to_cover_nothing():
     assert "the entries compare them with: `llama/float32@5.9`." in text
 
 
+def test_a_model_that_fails_as_a_filter_left_out_its_reference_is_named_on_top():
+    report = sample_report()
+    fails = next(cell for cell in report.cells if not cell.verdict.passes)
+    passes = next(cell for cell in report.cells if cell.verdict is Verdict.IDENTICAL)
+    entry = ExpectedReport(line=3, text="a", reason="b", untold=(str(passes.cell),))
+    words = "against an environment that this run leaves out"
+    assert words not in " ".join(notes(report.model_copy(update={"expected": (entry,)})))
+    entry = entry.model_copy(update={"untold": (str(passes.cell), str(fails.cell))})
+    text = " ".join(notes(report.model_copy(update={"expected": (entry,)})))
+    assert f"expected lists {fails.cell.model} {words}" in text
+
+
 def test_summary_says_why_a_model_is_absent_from_all_stacks():
     row = only_rows("falcon").rows[0]
     reason = "no falcon here"
