@@ -39,7 +39,7 @@ PROMPT = re.compile(r"^ *\$ (.+(?:\\\n.+)*)", re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`((?:uvx |uv run )?(?:samebits|nox) [^`]+)`(?!`)")
 FENCE = re.compile(r"^( *)(```+)(\w*)\n(.*?)^\1\2", re.MULTILINE | re.DOTALL)
 
-OTHERS = {"pip", "python", ".venv/bin/pip", ".venv/bin/python", "git", "pytest", "uv"}
+OTHERS = {"pip", "python", ".venv/bin/pip", ".venv/bin/python", "git", "gh", "pytest", "uv"}
 OTHERS |= {"sbatch", "kubectl", "ray"}
 """Programs that are not ours: their options are theirs."""
 
