@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from samebits.base.options import add_options
+from samebits.base.parser import Parser
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
 from samebits.check import options as check
@@ -148,16 +149,13 @@ _ASKED = (
 """Fields of the order that say how much is asked."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors have secrets redacted, and do not disappear below twenty options."""
+class _Parser(Parser):
+    """A parser whose errors have secrets redacted."""
 
     spoken = PLAIN
 
     def error(self, message: str) -> NoReturn:
-        self.exit(
-            2,
-            f"{self.prog}: error: {self.spoken.text(message)}\n{self.prog} --help lists the options\n",
-        )
+        super().error(self.spoken.text(message))
 
 
 def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:

@@ -6,7 +6,6 @@ on the command line, or no Python file.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -15,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits.base.parser import Parser
 from samebits.lint.bounds import bound_of, bounds
 from samebits.lint.engine import UNREADABLE, lint, python_files, selected
 from samebits.lint.fix import fix_files
@@ -22,6 +22,8 @@ from samebits.lint.registry import rules
 from samebits.lint.releases import NEWEST, Range, scope
 
 if TYPE_CHECKING:
+    import argparse
+
     from samebits.lint.problem import Problem
 
 FORMATS = ("text", "json", "github")
@@ -139,7 +141,7 @@ def _list(text: str) -> list[str]:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of what follows ``lint``."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="samebits lint",
         description="Find custom code that breaks or changes meaning between releases. The code is read and "
         "never run.",
