@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from samebits.check import hub
 from samebits.lint.engine import UNREADABLE, lint, python_files
 from samebits.lint.releases import scope
+from samebits.matrix.plan import command_line
 from samebits.matrix.values import is_source
 from samebits.reports.plain import Place
 from samebits.text.numbers import plural
@@ -73,7 +75,9 @@ def in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
     for problem in problems[:_MAX_PROBLEMS]:
         yield f"  {place(problem)}: {problem.code} {problem.message} ({problem.releases})"
     if len(problems) > _MAX_PROBLEMS:
-        yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {model.typed}"
+        here = f"{Path.cwd()}{os.sep}"
+        more = command_line(("samebits", "lint"), (model.typed.removeprefix(here),))
+        yield f"  … and {len(problems) - _MAX_PROBLEMS} more: {more}"
 
 
 def place(problem: Problem) -> Place:

@@ -285,6 +285,15 @@ def test_allowed_code_is_read_before_it_runs(runner, folder, capsys):
     assert runner.order.command == "samebits check own --trust-remote-code"
 
 
+def test_the_rest_of_its_problems_has_a_command_that_can_be_typed(runner, folder, capsys):
+    with_code(folder)
+    body = CODE.splitlines()[1]
+    (folder / "own" / "modeling_x.py").write_text("\n".join([CODE, *[body] * 9]))
+    (folder / "own").rename(folder / "my own")
+    main(folder, "my own", "--trust-remote-code")
+    assert "more: samebits lint 'my own'\n" in capsys.readouterr().err
+
+
 def test_a_problem_of_releases_that_are_not_compared_is_not_shown(runner, folder, capsys):
     with_code(folder)
     main(folder, "own", "--trust-remote-code", "--from", "4.48", "--to", "4.48")
