@@ -30,6 +30,11 @@ _WORDS: dict[Part, str] = {
     "saved outputs": "a copy that is saved and loaded again computes other outputs",
 }
 
+_COMPUTED: frozenset[Part] = frozenset({"outputs"})
+_NEW_MODELS = ("load_state_dict() of a new model", "from_pretrained(")
+_NOT_IN_FILES = frozenset({"SB301"})
+"""A loaded model whose buffer is uninitialised memory is wrong itself, and another one that is made of its tensors is not."""
+
 
 def _broken(case: Case) -> Iterator[Sighting]:
     """Find edits that change what they should leave, once for all ways of one that change the same."""
@@ -41,7 +46,9 @@ def _broken(case: Case) -> Iterator[Sighting]:
         if edit.broken and key not in seen:
             seen.add(key)
             lines = (f"{_WORDS[part]}: {text}" for part, text in edit.broken.items())
-            yield Sighting(name, (*lines, *seen_with(signal.asked_of)))
+            is_made_anew = edit.broken.keys() <= _COMPUTED and name.startswith(_NEW_MODELS)
+            follows = _NOT_IN_FILES if is_made_anew else frozenset[str]()
+            yield Sighting(name, (*lines, *seen_with(signal.asked_of)), follows=follows)
 
 
 def _otherwise(case: Case) -> Iterator[Sighting]:

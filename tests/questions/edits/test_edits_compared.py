@@ -2,15 +2,19 @@
 
 import pytest
 
+from samebits.findings.case import Case
 from samebits.questions.edits.compare import differences
 from samebits.questions.edits.records import EditsSignal
 from samebits.questions.edits.section import SECTION
+from samebits.questions.registry import findings
+from samebits.records.provenance import IntegritySignal, Provenance
 from tests.support.asked import findings_of, report_of
+from tests.support.builders import Memory, sound
 
 MORE, MEAN_OFF = (
     f"resize_token_embeddings(), more tokens{way}" for way in ("", ", mean_resizing=False")
 )
-COPY = "copy.deepcopy(model)"
+COPY, NEW = "copy.deepcopy(model)", "load_state_dict() of a new model"
 
 
 def edit(**changed):
@@ -72,6 +76,27 @@ def test_what_an_edit_breaks_is_named_without_another_release():
     assert finding.code == "SB952"
     assert finding.where == MORE
     assert finding.evidence[1].endswith("logits by up to 15 of 9.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "codes"),
+    [
+        (NEW, {"outputs": "logits by up to 0.4 of 0.4"}, ["SB301"]),
+        (NEW, {"outputs": "logits by up to 0.4 of 0.4", "tensors": "w"}, ["SB301", "SB952"]),
+        (MORE, {"outputs": "logits by up to 0.4 of 0.4"}, ["SB301", "SB952"]),
+    ],
+)
+@pytest.mark.parametrize("written", ["none", "all"])
+def test_a_new_model_is_not_blamed_for_what_the_loaded_one_computes_with(
+    name, broken, codes, written
+):
+    buffer = {"kind": "non-persistent buffer", "fresh": "differs", "written": written}
+    buffer["source"] = "unwritten" if written == "none" else "derived"
+    tensors = {"inv_freq": Provenance(**buffer)}
+    signals = {"integrity": IntegritySignal(poison="NaN", tensors=tensors)}
+    run = sound(Memory(), "5.x", edits=signal(edit(broken=broken), name), **signals)
+    found = [finding.code for finding in findings(Case(capture=run))]
+    assert found == (codes if written == "none" else ["SB952"])
 
 
 def test_ways_of_one_edit_that_break_the_same_are_named_once():
