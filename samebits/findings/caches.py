@@ -21,17 +21,35 @@ _tuple = raised(
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
 _ATTRIBUTE = r"'\w*Cache'(?: object)? has no attribute '(\w+)'"
+_STATEFUL = "_is_stateful"
 _NONE = r"'NoneType' object (is not (subscriptable|iterable)|has no attribute '\w+')"
 
 
 def _attribute(case: Case) -> Iterator[Sighting]:
     """Find an attribute that caches no longer have, and say what stands in its place."""
     match = case.raised("AttributeError", _ATTRIBUTE)
-    if match is None:
+    if match is None or _is_of_own_cache(case, match[1]):
         return
     instead = finding_page("SB701").instead.get(match[1])
     advice = (f"instead of {match[1]}: {instead}",) if instead else ()
     yield Sighting(case.raised_at(), (*case.exception_lines(), *advice))
+
+
+def _foreign(case: Case) -> Iterator[Sighting]:
+    """Find a cache of the library where a model that makes its own reads what that one has."""
+    match = case.raised("AttributeError", _ATTRIBUTE)
+    if match is not None and _is_of_own_cache(case, match[1]):
+        own = next(fact for fact in case.classes if _STATEFUL in fact.attributes)
+        stateful = f"class {own.name} declares {_STATEFUL} ({own.file}:{own.line})"
+        yield Sighting(case.raised_at(), (*case.exception_lines(), stateful))
+
+
+def _is_of_own_cache(case: Case, name: str) -> bool:
+    """Return True for an attribute that is none of a cache of the library, read by a model that makes its own."""
+    frames = case.failure.frames if case.failure is not None else ()
+    is_own = bool(frames) and frames[-1].own
+    is_stateful = any(_STATEFUL in fact.attributes for fact in case.classes)
+    return is_own and is_stateful and name not in finding_page("SB701").instead
 
 
 def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:
@@ -58,6 +76,7 @@ _unknown_positions = raised(
 _other_name = raised("TypeError", r"unexpected keyword argument 'cache'")
 NAMED_ERRORS = (
     _attribute,
+    _foreign,
     _tuple,
     _empty_tuple,
     _no_positions,
@@ -162,4 +181,5 @@ RULES = (
     Rule("SB715", _no_positions, explains=RAISED),
     Rule("SB716", _too_few_layers, explains=RAISED),
     Rule("SB721", _unknown_positions, explains=RAISED),
+    Rule("SB722", _foreign, explains=RAISED),
 )

@@ -131,6 +131,33 @@ def test_a_forward_that_does_not_take_the_positions_of_generate_is_named():
     assert "SB721" not in codes_of(failed("TypeError", message.format("position_ids")))
 
 
+@pytest.mark.parametrize(
+    ("name", "is_stateful", "own", "expected"),
+    [
+        ("seqlen_offset", True, True, "SB722"),
+        ("key_cache", True, True, "SB701"),
+        ("seqlen_offset", False, True, "SB701"),
+        ("seqlen_offset", True, False, "SB701"),
+    ],
+)
+def test_a_cache_of_the_library_is_told_from_one_that_lost_an_attribute(
+    name, is_stateful, own, expected
+):
+    """A state space model with a cache class of its own, whose forward takes ``cache``."""
+    frame = {"file": "m.py", "line": 9, "function": "f", "code": "the line", "own": own}
+    failure = {
+        "phase": "greedy short",
+        "type": "AttributeError",
+        "traceback": "",
+        "frames": [frame],
+    }
+    failure["message"] = f"'DynamicCache' object has no attribute '{name}'"
+    attributes = {"_is_stateful": "bool"} if is_stateful else {}
+    run = with_signals(sound(Memory(), "5.x"), code=own_code(classes=(cls(attributes=attributes),)))
+    run = run.model_copy(update={"failures": (Failure.model_validate(failure),)})
+    assert [code for code in codes_of(run) if code in ("SB701", "SB722")] == [expected]
+
+
 def test_a_cache_without_a_place_for_a_layer_is_named():
     """T5 with more decoder than encoder layers, from 4.57 on."""
     message, update = (
