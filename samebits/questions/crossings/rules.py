@@ -22,9 +22,9 @@ _MAX_OPERATIONS = 3
 _MAX_WORDS = 40
 """Words of a message that are shown. torch names the mismatching tensor on its second line."""
 _ROPE_FIELD = re.compile(
-    r"(?:^|_)rope_(?:theta|scaling|parameters|local_base_freq)\b|^rotary_(?:pct|emb_base)\b|^rope\b"
+    r"(?:^|[_.])rope_(?:theta|scaling|parameters|local_base_freq)\b|(?:^|\.)(?:rotary_(?:pct|emb_base)|rope)\b"
 )
-"""Start of a config line of a crossing. modernbert calls the field ``global_rope_theta``."""
+"""A field in a config line of a crossing, or in a config inside. modernbert calls it ``global_rope_theta``."""
 _CLAMP_ERROR = "clamp() received an invalid combination"
 
 

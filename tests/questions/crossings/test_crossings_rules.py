@@ -54,12 +54,20 @@ def test_rope_settings_lost_between_releases_are_a_finding():
     lost = crossing(config=("rope_parameters.rope_theta: 500000.0 → 10000.0",), logits_max_abs=1.2)
     assert crossed(lost) == ["SB203"]
     assert crossed(crossing(config=("hidden_act: a → b",))) == ["SB207"]
+    assert crossed(crossing(config=("text_config.europe_theta: a → b",))) == ["SB207"]
     assert crossed(lost.model_copy(update={"outcome": "same bits"})) == []
     assert crossed(lost.model_copy(update={"saver": "4.48"})) == []
 
 
 @pytest.mark.parametrize(
-    "field", ["global_rope_theta: 5.0 → 1.0", "rotary_pct: 0.5 → 0.25", "rope_scaling: a → b"]
+    "field",
+    [
+        "global_rope_theta: 5.0 → 1.0",
+        "rotary_pct: 0.5 → 0.25",
+        "rope_scaling: a → b",
+        "llm_config.rope_theta: 5.0 → 1.0",
+        "text_config.rotary_pct: 0.5 → 0.25",
+    ],
 )
 def test_rope_settings_of_any_name_and_of_a_forward_that_fails_are_rope(field):
     assert crossed(crossing(config=(field,))) == ["SB203"]
