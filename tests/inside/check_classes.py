@@ -271,6 +271,15 @@ def test_heads_of_an_encoder_decoder_and_of_images_are_run():
     assert "loss()" in found["AutoModelForImageClassification"]["numbers"], found
 
 
+def test_an_abstract_base_whose_name_is_like_that_of_a_head_is_none():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Dinov2WithRegistersConfig(**sizes, image_size=28, patch_size=14)
+    source, _ = saved(transformers.Dinov2WithRegistersModel(config))
+    found = classes_of(source)
+    assert "Dinov2WithRegistersForImageClassification" in found.values()
+    assert "Dinov2WithRegistersPreTrainedModel" not in found.values()
+
+
 class OtherEnd(transformers.T5ForQuestionAnswering):
     """A head that takes the start of a span for its end."""
 

@@ -167,7 +167,9 @@ def _heads(config: Any) -> Iterator[Any]:
     for name, each in own.items():
         is_head = isinstance(each, type) and _HEAD.search(name) is not None
         is_own = is_head and getattr(each, "config_class", None) is type(config)
-        if is_own and getattr(transformers, name, None) is each:
+        if not is_own or each.forward is torch.nn.Module.forward:
+            continue  # an abstract base computes nothing
+        if getattr(transformers, name, None) is each:
             yield each
 
 
