@@ -5,6 +5,7 @@ import math
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import torch
 import transformers
@@ -74,6 +75,26 @@ def test_layers_that_get_no_gradient_under_checkpointing_are_seen():
     answer, skipped = ways(made, (CHECKPOINTED,))
     raised = {s["relation"] for s in skipped if s["raised"]}
     assert CHECKPOINTED in raised or answer[CHECKPOINTED]["broken"], skipped
+
+
+def test_a_class_that_cannot_ask_for_gradients_of_its_inputs_is_tried_without():
+    """Canine of 4.57, which loses gradients that the hook of 5.24 does not save either."""
+    made = model()
+
+    def refuse():
+        raise NotImplementedError
+
+    enable = made.gradient_checkpointing_enable
+
+    def without_the_hook_of_5(options):
+        with mock.patch.object(made, "enable_input_require_grads"):
+            enable(options)
+
+    made.gradient_checkpointing_enable = without_the_hook_of_5
+    made.enable_input_require_grads = refuse
+    plain = "gradient checkpointing, reentrant = without"
+    answer, skipped = ways(made, (plain,))
+    assert answer[plain]["broken"] is False, skipped
 
 
 def test_the_step_is_that_of_plain_torch():
