@@ -5,6 +5,7 @@ import logging
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import torch
@@ -209,3 +210,20 @@ def test_logits_of_tokens_do_not_depend_on_how_many_positions_have_some():
         rows.append(output["logits"][:, -1])
     assert torch.equal(*rows)
     assert rows[0].unique().numel() == 7
+
+
+def test_two_masks_in_a_text_are_filled_apart_and_a_planted_answer_for_both_is_seen():
+    def cases():
+        return asked(checkpoint("MaskedLM"), "fill-mask")["fill-mask"]["cases"]
+
+    clean, kind = cases(), transformers.pipelines.FillMaskPipeline
+    plain = kind.postprocess
+
+    def first_for_both(self, *arguments, **named):
+        rows = plain(self, *arguments, **named)
+        return [rows[0] for _ in rows] if isinstance(rows[0], list) else rows
+
+    with mock.patch.object(kind, "postprocess", first_for_both):
+        planted = cases()
+    assert clean["two masks"]["given"]["fields"]
+    assert {name for name, case in clean.items() if planted[name] != case} == {"two masks"}

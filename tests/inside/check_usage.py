@@ -12,11 +12,13 @@ import tiny
 import torch
 import transformers
 from raising import raised
+from samebits_probe.model import tokenizers
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
 from samebits_probe.questions.usage import (
     attention,
     beams,
+    checked,
     features,
     forward,
     generate,
@@ -433,6 +435,73 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
     assert ids != other
     assert "ZeroDivisionError" in healed(tiny.model(), lambda *_: 1 / 0)["refused"]
     assert HEALED not in called(tiny.model())
+
+
+SCORED, OF_BEAMS, STOPPED, BEGUN = (
+    "compute_transition_scores(…)",
+    "compute_transition_scores(…) of beams",
+    "generate(stop_strings=…)",
+    "generate(decoder_input_ids=…)",
+)
+
+
+def gave(made, head="causal-lm", tokenizer=None):
+    subject = Subject(made, head, Path(), {}, None, tokenizer)
+    return {name: methods._asked(call).get("gave") for name, call in checked.calls(subject)}
+
+
+def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not():
+    clean = {
+        SCORED: "the log-probabilities of the tokens: True",
+        OF_BEAMS: "their sum is sequences_scores: True",
+    }
+    assert gave(tiny.model()) == clean
+    plain = transformers.GenerationMixin.compute_transition_scores
+    for change in (lambda scores: scores * 1.01, lambda scores: scores[:, :-1]):
+        with mock.patch.object(
+            transformers.GenerationMixin,
+            "compute_transition_scores",
+            lambda *a, change=change, **k: change(plain(*a, **k)),
+        ):
+            assert gave(tiny.model()) == {n: t.replace("True", "False") for n, t in clean.items()}
+
+
+def test_a_string_that_ends_a_text_too_late_is_seen():
+    folder = Path(tempfile.mkdtemp())
+    tokenizers.write(folder, "wordpiece", "BertTokenizerFast")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert (
+        gave(tiny.model(vocab_size=400), tokenizer=tokenizer)[STOPPED]
+        == "stops behind the string: True"
+    )
+    criteria = transformers.StopStringCriteria
+
+    def never(_self, input_ids, _scores, **_named):
+        return torch.zeros(len(input_ids), dtype=torch.bool)
+
+    with mock.patch.object(criteria, "__call__", never):
+        assert (
+            gave(tiny.model(vocab_size=400), tokenizer=tokenizer)[STOPPED]
+            == "stops behind the string: False"
+        )
+
+
+def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
+    assert gave(tiny.bart(), "seq2seq-lm") == {BEGUN: "as if the start token were given: True"}
+    name = "_prepare_decoder_input_ids_for_generation"
+    plain = getattr(transformers.GenerationMixin, name)
+
+    def hidden(self, *arguments, **named):
+        given = next(v for v in (*arguments, *named.values()) if isinstance(v, dict))
+        lacks = given.get("decoder_input_ids", BEGUN) is not BEGUN
+        lacks = lacks and given["decoder_input_ids"].shape[1] == 2
+        ids, kwargs = plain(self, *arguments, **named)
+        if lacks:
+            kwargs["decoder_attention_mask"][:, 0] = 0
+        return ids, kwargs
+
+    with mock.patch.object(transformers.GenerationMixin, name, hidden):
+        assert gave(tiny.bart(), "seq2seq-lm") == {BEGUN: "as if the start token were given: False"}
 
 
 def test_what_a_method_makes_of_ids_is_given_beside_them():

@@ -69,6 +69,10 @@ def _masked(pipe: Any) -> str:
     return f"The capital of France is {pipe.tokenizer.mask_token}."
 
 
+def _masked_twice(pipe: Any) -> str:
+    return f"The {pipe.tokenizer.mask_token} of France is {pipe.tokenizer.mask_token}."
+
+
 def _image(_pipe: Any) -> Any:
     return samples.pictures()["RGB 97 x 64"]()
 
@@ -114,7 +118,11 @@ TASKS: dict[str, Task] = {
     "fill-mask": Task(
         ("AutoModelForMaskedLM",),
         ("tokenizer",),
-        {"a text": Call(_masked), "targets": Call(_masked, {"targets": ["the", "people"]})},
+        {
+            "a text": Call(_masked),
+            "two masks": Call(_masked_twice),
+            "targets": Call(_masked, {"targets": ["the", "people"]}),
+        },
     ),
     "text-classification": Task(
         _CLASSIFIES,

@@ -15,6 +15,7 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import has_media, text_config
+from samebits_probe.questions.usage import checked
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
@@ -56,6 +57,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from _getters(model)
     yield from _timed(subject)
     yield from _healed(subject)
+    yield from checked.calls(subject)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)

@@ -1,0 +1,122 @@
+"""What generate() offers beside tokens, judged inside one release: by what follows from the tokens themselves.
+
+A text that ends it, the scores of its tokens, and tokens for a decoder to begin with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from samebits_probe.model import decode, load
+from samebits_probe.model.distance import same_bytes
+from samebits_probe.model.inputs import text_config
+from samebits_probe.questions.usage.subject import NoMeaning, Subject
+
+Facts = dict[str, Any]
+_TEXT, _STOP = "people said hello to the world", "hello"
+"""What a model is made to write, and the string at which it is to stop."""
+_BEGIN = [[5, 6]]
+_STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "pad_token_id": 0, "do_sample": False}
+_SCORED: Facts = {"output_scores": True, "return_dict_in_generate": True}
+_NEAR = 1e-3
+"""Up to where scores are the same ones: sums in another order round far less, and other scores are far more apart."""
+
+
+def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield the calls that apply to a model that generates from token ids."""
+    model = subject.model
+    if getattr(model, "main_input_name", "") != "input_ids" or not model.can_generate():
+        return
+    if load.is_encoder_decoder(model):
+        yield "generate(decoder_input_ids=…)", partial(_begun, subject)
+    elif subject.head == "causal-lm":
+        yield "compute_transition_scores(…)", partial(_scored, subject)
+        yield "compute_transition_scores(…) of beams", partial(_scored_beams, subject)
+        if subject.tokenizer is not None:
+            yield "generate(stop_strings=…)", partial(_stopped, model, subject.tokenizer)
+
+
+def _generated(model: Any, ids: torch.Tensor, **arguments: Any) -> Any:
+    with torch.no_grad():
+        given = _STEPS | {"attention_mask": torch.ones_like(ids)} | arguments
+        return model.generate(ids, **given)
+
+
+def _scored(subject: Subject) -> str:
+    """Return whether the scores of greedy tokens are their log-probabilities."""
+    ids = subject.ids()
+    output = _generated(subject.model, ids, **_SCORED)
+    scores = torch.stack(output.scores, 1).log_softmax(-1)
+    expected = scores.gather(-1, output.sequences[:, ids.shape[1] :, None])[..., 0]
+    return (
+        f"the log-probabilities of the tokens: {_are_near(_transitions(subject, output), expected)}"
+    )
+
+
+def _scored_beams(subject: Subject) -> str:
+    """Return whether the scores of a beam's tokens add up to what it was chosen by."""
+    output = _generated(subject.model, subject.ids(), num_beams=2, length_penalty=0.0, **_SCORED)
+    made = _transitions(subject, output, beam_indices=output.beam_indices, normalize_logits=False)
+    return f"their sum is sequences_scores: {_are_near(made.sum(1), output.sequences_scores)}"
+
+
+def _transitions(subject: Subject, output: Any, **arguments: Any) -> torch.Tensor:
+    made: torch.Tensor = subject.model.compute_transition_scores(
+        output.sequences, output.scores, **({"normalize_logits": True} | arguments)
+    )
+    return made
+
+
+def _are_near(made: torch.Tensor, expected: torch.Tensor) -> bool:
+    if made.shape != expected.shape:
+        return False
+    scale = expected.abs().max().clamp(min=1.0)
+    return bool(((made - expected).abs() <= _NEAR * scale).all())
+
+
+def _begun(subject: Subject) -> str:
+    """Return whether a decoder's first tokens get the start token that they lack."""
+    model, begin = subject.model, torch.tensor(_BEGIN)
+    start = getattr(model.generation_config, "decoder_start_token_id", None)
+    if not isinstance(start, int) or start in _BEGIN[0]:
+        msg = "the model has no start token of its own"
+        raise NoMeaning(msg)
+    whole = torch.cat([torch.tensor([[start]]), begin], dim=1)
+    first, second = (
+        _generated(
+            model,
+            subject.ids(),
+            decoder_input_ids=tokens,
+            decoder_attention_mask=torch.ones_like(tokens),
+            **_SCORED,
+        )
+        for tokens in (begin, whole)
+    )
+    alike = same_bytes(torch.cat(first.scores), torch.cat(second.scores))
+    return f"as if the start token were given: {alike and first.sequences.shape == second.sequences.shape}"
+
+
+def _stopped(model: Any, tokenizer: Any) -> str:
+    """Return whether a text that the model is made to write ends where it has the string."""
+    written = tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
+    n_expected = next(
+        (n for n in range(1, len(written)) if _STOP in tokenizer.decode(written[:n])), 0
+    )
+    if not n_expected or max(written) >= text_config(model.config).vocab_size:
+        msg = "its tokenizer makes no such text"
+        raise NoMeaning(msg)
+    ids = torch.tensor([written[:2]])
+    output = _generated(
+        model,
+        ids,
+        max_new_tokens=len(written),
+        min_new_tokens=len(written),
+        logits_processor=decode.forcing([written]),
+        stop_strings=[_STOP],
+        tokenizer=tokenizer,
+    )
+    return f"stops behind the string: {output.shape[1] - ids.shape[1] == n_expected}"
