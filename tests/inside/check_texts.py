@@ -214,6 +214,9 @@ def planted(owner, name, change, *kind):
     }, clean
 
 
+ENDS = ("", ", without labels")
+
+
 def test_a_collator_that_labels_otherwise_is_seen():
     collator = transformers.DataCollatorWithFlattening
 
@@ -223,6 +226,8 @@ def test_a_collator_that_labels_otherwise_is_seen():
 
     differing, clean = planted(collator, "__call__", without_separator)
     assert differing == {"collators"}
+    rows = [value(clean, "collators", f"DataCollatorWithFlattening(){end}") for end in ENDS]
+    assert rows[0] == rows[1], "the tokens are the labels"
     cases = clean["operations"]["collators"]
     assert {f"DataCollator{name}" for name in ("WithPadding()", "ForSeq2Seq()")} <= cases.keys()
     assert "DataCollatorForLanguageModeling()" not in cases, "it draws"

@@ -6,6 +6,7 @@ as it takes them. One that draws numbers, as for masked tokens, is left out.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -32,14 +33,15 @@ _SEEDS = (0, 1)
 
 
 def collated(outcomes: Outcomes, tokenizer: Any, names: list[str], texts: list[str]) -> None:
-    """Give the rows of a batch to each collator; ``names`` are those of its texts."""
+    """Give the rows of a batch to each collator, with labels and without; ``names`` are those of its texts."""
     for case, kind, options in _asked():
         rows = [dict(tokenizer(text, return_special_tokens_mask=True)) for text in texts]
         made = _made(tokenizer, kind, options)
-        first, second = (_given(made, rows, seed) for seed in _SEEDS)
-        if first is not None and first == second:
-            outcomes.name_members(case, names)
-            outcomes.add(COLLATED, case, first)
+        for end, kinds in (("", [*_labelled(rows)]), (", without labels", [rows])):
+            first, second = (_given(made, kinds, seed) for seed in _SEEDS)
+            if first is not None and first == second:
+                outcomes.name_members(case + end, names)
+                outcomes.add(COLLATED, case + end, first)
 
 
 def _asked() -> Iterator[tuple[str, Any, Facts]]:
@@ -64,9 +66,9 @@ def _made(tokenizer: Any, kind: Any, options: Facts) -> Any:
         return None
 
 
-def _given(made: Any, rows: list[Facts], seed: int) -> list[list[Any]] | None:
-    """Return the outputs for the first kind of labels that a collator takes, each with its name."""
-    for features in _labelled(rows):
+def _given(made: Any, kinds: list[list[Facts]], seed: int) -> list[list[Any]] | None:
+    """Return the outputs for the first kind of rows that a collator takes, each with its name."""
+    for features in copy.deepcopy(kinds):  # some are changed in place
         torch.manual_seed(seed)
         np.random.seed(seed)
         try:
@@ -78,11 +80,10 @@ def _given(made: Any, rows: list[Facts], seed: int) -> list[list[Any]] | None:
 
 
 def _labelled(rows: list[Facts]) -> Iterator[list[Facts]]:
-    """Yield rows with a label for each token, with one for each row, with several choices, and without labels."""
+    """Yield rows with a label for each token, with one for each row, and with several choices in each."""
     yield [row | {"labels": list(row["input_ids"])} for row in rows]
     yield [row | {"label": i % 2} for i, row in enumerate(rows)]
     yield [{n: [value, value] for n, value in row.items()} | {"label": 1} for row in rows]
-    yield [dict(row) for row in rows]
 
 
 def _plain(value: Any) -> list[Any]:
