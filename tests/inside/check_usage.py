@@ -437,6 +437,7 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
     assert HEALED not in called(tiny.model())
 
 
+REJECTED = "generate(assistant_model=…) whose drafts are all rejected"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
     "compute_transition_scores(…)",
     "compute_transition_scores(…) of beams",
@@ -454,6 +455,7 @@ def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not()
     clean = {
         SCORED: "the log-probabilities of the tokens: True",
         OF_BEAMS: "their sum is sequences_scores: True",
+        REJECTED: "the scores without it: True",
     }
     assert gave(tiny.model()) == clean
     plain = transformers.GenerationMixin.compute_transition_scores
@@ -463,7 +465,29 @@ def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not()
             "compute_transition_scores",
             lambda *a, change=change, **k: change(plain(*a, **k)),
         ):
-            assert gave(tiny.model()) == {n: t.replace("True", "False") for n, t in clean.items()}
+            changed = {name for name, text in gave(tiny.model()).items() if text != clean[name]}
+            assert changed == {SCORED, OF_BEAMS}
+
+
+def rolled(values):
+    values.copy_(values.roll(1, dims=-2))
+
+
+def test_a_cache_that_takes_back_the_wrong_tokens_is_seen():
+    kinds = tiny.model(), tiny.model("mistral", sliding_window=12)
+    alike = "the scores without it: True"
+    assert [gave(made)[REJECTED] for made in kinds] == [alike, alike]
+    plain = transformers.DynamicCache.crop
+
+    def crop(self, *arguments):
+        plain(self, *arguments)
+        for layer in getattr(self, "layers", ()):
+            rolled(layer.values)
+        for values in getattr(self, "value_cache", ()):
+            rolled(values)
+
+    with mock.patch.object(transformers.DynamicCache, "crop", crop):
+        assert not {alike} & {gave(made)[REJECTED] for made in kinds}
 
 
 def test_a_string_that_ends_a_text_too_late_is_seen():

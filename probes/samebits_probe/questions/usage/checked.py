@@ -5,6 +5,8 @@ A text that ends it, the scores of its tokens, and tokens for a decoder to begin
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -22,6 +24,10 @@ _TEXT, _STOP = "people said hello to the world", "hello"
 _BEGIN = [[5, 6]]
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "pad_token_id": 0, "do_sample": False}
 _SCORED: Facts = {"output_scores": True, "return_dict_in_generate": True}
+_REJECTED = "whose drafts are all rejected"
+_DRAFTS: Facts = {"num_assistant_tokens": 2, "num_assistant_tokens_schedule": "constant"}
+_N_TOKENS, _MAX_WINDOW = 10, 64
+"""Tokens of a prompt, and the window up to which it is longer than that."""
 _NEAR = 1e-3
 """Up to where scores are the same ones: sums in another order round far less, and other scores are far more apart."""
 
@@ -36,6 +42,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     elif subject.head == "causal-lm":
         yield "compute_transition_scores(…)", partial(_scored, subject)
         yield "compute_transition_scores(…) of beams", partial(_scored_beams, subject)
+        yield f"generate(assistant_model=…) {_REJECTED}", partial(_rejected, subject)
         if subject.tokenizer is not None:
             yield "generate(stop_strings=…)", partial(_stopped, model, subject.tokenizer)
 
@@ -76,6 +83,46 @@ def _are_near(made: torch.Tensor, expected: torch.Tensor) -> bool:
         return False
     scale = expected.abs().max().clamp(min=1.0)
     return bool(((made - expected).abs() <= _NEAR * scale).all())
+
+
+def _rejected(subject: Subject) -> str:
+    """Return whether a model that takes back what its assistant proposes computes what it computes alone."""
+    model = subject.model
+    if model.dtype != torch.float32:
+        msg = "it is not in float32"
+        raise NoMeaning(msg)
+    window: int | None = getattr(text_config(model.config), "sliding_window", None)
+    length = max(_N_TOKENS, window + 2) if window and window <= _MAX_WINDOW else _N_TOKENS
+    ids = subject.ids("rejected", length)
+    alone, drafted = (
+        _generated(model, ids, **_SCORED, **more)
+        for more in ({}, {"assistant_model": _contrary(model)})
+    )
+    tokens = [output.sequences[0, ids.shape[1] :] for output in (alone, drafted)]
+    if len(tokens[0]) != len(tokens[1]):
+        return "the scores without it: False"
+    n_same = int((tokens[0] == tokens[1]).long().cumprod(0).sum())
+    scores = [torch.cat(output.scores)[: n_same + 1] for output in (alone, drafted)]
+    finite = [score.masked_fill(~score.isfinite(), 0.0) for score in scores]
+    return f"the scores without it: {_are_near(finite[1], finite[0])}"
+
+
+def _contrary(model: Any) -> Any:
+    """Return a copy of a model that never chooses what the model chooses."""
+    twin = copy.deepcopy(model)
+    for name, value in _DRAFTS.items():
+        setattr(twin.generation_config, name, value)
+    twin.generation_config.assistant_confidence_threshold = 0.0
+    forward = twin.forward
+
+    @functools.wraps(forward)
+    def contrary(*arguments: Any, **named: Any) -> Any:
+        output = forward(*arguments, **named)
+        output.logits = -output.logits
+        return output
+
+    twin.forward = contrary
+    return twin
 
 
 def _begun(subject: Subject) -> str:
