@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 import transformers
 
 from samebits_probe.model import forks, load
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.inputs import in_dtype
 from samebits_probe.questions.edits.subject import (
     EDIT,
@@ -185,12 +187,24 @@ def sharded(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> No
     # how many files there are is the release's own affair, and the names of their kinds are not
     kinds = {re.sub(r"\d+", "N", path.name) for path in folder.glob("*.safetensors*")}
     done.facts["files"] = ("", ", ".join(sorted(kinds)))
+    if names := _listed_otherwise(folder):
+        done.broken["names"] = ", ".join(names[:MAX_NAMES])
     saved = subject.saved("shards")
     saved = saved._replace(options=(*saved.options, ("variant", _VARIANT)))
     pair = done.step(SAVING[1], lambda: load.from_pretrained(type(model), saved, 0, "shards"))
     if pair is not None:
         before, after = state(model), state(pair[0])
         done.keeps("saved tensors", {n: t for n, t in before.items() if n in after}, after)
+
+
+def _listed_otherwise(folder: Path) -> list[str]:
+    """Return the tensors that the index of several files does not list, or lists in another file than has them."""
+    index = next(folder.glob("*.index*.json"), None)
+    if index is None:
+        return []
+    listed: Mapping[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
+    files = Checkpoint([*folder.glob("*.safetensors")])
+    return sorted(n for n in {*listed, *files} if n not in files.names_in(listed.get(n, "")))
 
 
 def cast(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
