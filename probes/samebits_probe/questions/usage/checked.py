@@ -19,8 +19,8 @@ from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 
 Facts = dict[str, Any]
-_TEXT, _STOP = "people said hello to the world", "hello"
-"""What a model is made to write, and the string at which it is to stop."""
+_TEXT, _STOPS = "people said hello to the world", ("hello", "said hello")
+"""What a model is made to write, and strings at which it is to stop: one that may be a token, and one that is none."""
 _BEGIN = [[5, 6]]
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "pad_token_id": 0, "do_sample": False}
 _SCORED: Facts = {"output_scores": True, "return_dict_in_generate": True}
@@ -148,22 +148,28 @@ def _begun(subject: Subject) -> str:
 
 
 def _stopped(model: Any, tokenizer: Any) -> str:
-    """Return whether a text that the model is made to write ends where it has the string."""
+    """Return whether a text that the model is made to write ends where it has each string."""
     written = tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
-    n_expected = next(
-        (n for n in range(1, len(written)) if _STOP in tokenizer.decode(written[:n])), 0
-    )
-    if not n_expected or max(written) >= text_config(model.config).vocab_size:
+    if max(written) >= text_config(model.config).vocab_size:
+        msg = "its tokenizer makes other tokens than the model has"
+        raise NoMeaning(msg)
+    stops = (f"{stop!r}: {_stops_behind(model, tokenizer, written, stop)}" for stop in _STOPS)
+    return f"stops behind {', '.join(stops)}"
+
+
+def _stops_behind(model: Any, tokenizer: Any, written: list[int], stop: str) -> bool:
+    lengths = range(1, len(written))
+    n_expected = next((n for n in lengths if stop in tokenizer.decode(written[:n])), 0)
+    if not n_expected:
         msg = "its tokenizer makes no such text"
         raise NoMeaning(msg)
-    ids = torch.tensor([written[:2]])
     output = _generated(
         model,
-        ids,
+        torch.tensor([written[:2]]),
         max_new_tokens=len(written),
         min_new_tokens=len(written),
         logits_processor=decode.forcing([written]),
-        stop_strings=[_STOP],
+        stop_strings=[stop],
         tokenizer=tokenizer,
     )
-    return f"stops behind the string: {output.shape[1] - ids.shape[1] == n_expected}"
+    return bool(output.shape[1] - 2 == n_expected)
