@@ -73,7 +73,7 @@ for folder in sorted(Path(sys.argv[2]).iterdir()):
 """Asks for what the phase ``pipelines`` observes of some folders; ``planted``: of other pipelines."""
 CLEAN = ("SequenceClassification", "TokenClassification", "MaskedLM", "sounds")
 PLANTED = {
-    "MaskedLM": ("[0].token", 2),
+    "MaskedLM": ("[0].token", 3),
     "TokenClassification": ("length", 5),
     "SequenceClassification": ("[0].score", 1),
 }

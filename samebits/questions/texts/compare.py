@@ -96,6 +96,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "attention mask of a batch": ("batch",),
     "word ids of words": ("words",),
     "collators": (ENCODE, BARE, "special tokens mask"),
+    "places": (ENCODE, BARE, "offsets", "word ids"),
     CHAT_IDS: (TEXT, CONTINUED),
     "assistant mask": (CHAT_IDS,),
 }

@@ -29,13 +29,15 @@ _OPTIONS: tuple[Facts, ...] = (
     {"return_tensors": "np"},
 )
 """Arguments of constructors, where a class names all of them."""
+_ROWS: Facts = {"return_special_tokens_mask": True, "return_token_type_ids": False}
+"""Whether there are token types by default is the release's own affair, and no collator's."""
 _SEEDS = (0, 1)
 
 
 def collated(outcomes: Outcomes, tokenizer: Any, names: list[str], texts: list[str]) -> None:
     """Give the rows of a batch to each collator, with labels and without; ``names`` are those of its texts."""
     for case, kind, options in _asked():
-        rows = [dict(tokenizer(text, return_special_tokens_mask=True)) for text in texts]
+        rows = [dict(tokenizer(text, **_ROWS)) for text in texts]
         made = _made(tokenizer, kind, options)
         for end, kinds in (("", [*_labelled(rows)]), (", without labels", [rows])):
             first, second = (_given(made, kinds, seed) for seed in _SEEDS)

@@ -88,7 +88,8 @@ def facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
         _windows(outcomes, tokenizer, texts)
         _places(outcomes, tokenizer, texts)
         names = corpus()["batch"]
-        collated(outcomes, tokenizer, names, [texts[name] for name in names])
+        with _sides(tokenizer, "right", "right"):
+            collated(outcomes, tokenizer, names, [texts[name] for name in names])
         _split(outcomes, tokenizer)
         _slow(outcomes, tokenizer, source, texts)
         _put_back(outcomes, backend_of(tokenizer), source, texts)
@@ -391,52 +392,28 @@ def _windows(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
 
 
 def _places(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
-    """Ask in a batch of pairs, cut into windows, of which text each row is, and where tokens and characters stand."""
+    """Ask in a batch, cut into windows, of which text each row is, and where tokens, words and characters stand."""
     if not tokenizer.is_fast:
         return
-    names = [*corpus()["pairs"][0], *corpus()["pairs"][1]]
-    case = "a batch of pairs"
-    outcomes.name_members(case, names)
-    first, second = ([texts[name] for name in names[i::2]] for i in range(2))
-    whole = outcomes.call("places", case, lambda: _Placed(tokenizer(first, second)))
-    if whole is None:
-        return
-    cut = {"return_overflowing_tokens": True, "stride": 2, "truncation": True}
-    limit = max(map(len, whole.ids)) - 2
-    outcomes.call(
-        "places",
-        f"{case}, in windows",
-        lambda: _Placed(tokenizer(first, second, max_length=limit, **cut)),
-    )
+    names = corpus()["batch"]
+    batch = [texts[name] for name in names]
+    for case, window in (("the batch", {}), ("the batch, in windows", {"stride": 2, **_WINDOW})):
+        outcomes.name_members(case, names)
+        outcomes.call("places", case, lambda window: [*_placed(tokenizer(batch, **window))], window)
 
 
-class _Placed(list):  # type: ignore[type-arg]
-    """Of a batch, for each row: its text, and what each method gives for each token, word and character."""
-
-    def __init__(self, encoding: Any) -> None:
-        self.ids: list[list[int]] = encoding["input_ids"]
-        super().__init__([["rows", *encoding.get("overflow_to_sample_mapping", [])]])
-        for row, ids in enumerate(self.ids):
-            self.append([row, *encoding.sequence_ids(row)])
-            self.extend(_of_tokens(encoding, row, len(ids)))
-            self.extend(_of_characters(encoding, row, sequence) for sequence in range(2))
-
-
-def _of_tokens(encoding: Any, row: int, size: int) -> Iterator[list[Any]]:
-    for token in range(size):
-        word, characters = encoding.token_to_word(row, token), encoding.token_to_chars(row, token)
-        yield [word, *(characters or ())]
-    words = {
-        (encoding.token_to_sequence(row, i), encoding.token_to_word(row, i)) for i in range(size)
-    }
-    for sequence, word in sorted((s, w) for s, w in words if s is not None and w is not None):
-        spans = (encoding.word_to_tokens, encoding.word_to_chars)
-        yield [n for span in spans for n in span(row, word, sequence_index=sequence) or ()]
-
-
-def _of_characters(encoding: Any, row: int, sequence: int) -> list[Any]:
-    methods = (encoding.char_to_token, encoding.char_to_word)
-    return [method(row, i, sequence) for method in methods for i in range(_SHORT)]
+def _placed(encoding: Any) -> Iterator[list[Any]]:
+    """Yield the text of each row, then what each method gives for tokens, words and characters."""
+    yield ["rows", *encoding.get("overflow_to_sample_mapping", [])]
+    for row, ids in enumerate(encoding["input_ids"]):
+        words = {encoding.token_to_word(row, token): token for token in range(len(ids))}
+        yield [*words.values()]
+        yield from ([*(encoding.token_to_chars(row, token) or ())] for token in range(len(ids)))
+        for word in sorted(word for word in words if word is not None):
+            spans = (encoding.word_to_tokens, encoding.word_to_chars)
+            yield [n for span in spans for n in span(row, word) or ()]
+        methods = (encoding.char_to_token, encoding.char_to_word)
+        yield [method(row, i) for method in methods for i in range(_SHORT)]
 
 
 def _split(outcomes: Outcomes, tokenizer: Any) -> None:

@@ -33,7 +33,10 @@ def signals(learner: Learner, batches: list[Batch], where: Places, keeper: Keepe
     learner.model.zero_grad(set_to_none=True)
     for batch in batches[1:]:
         attempted = _attempted(learner, batch, keeper)
-        if not batch.drops or not chance.has_drawn():
+        is_drawn = batch.drops and (
+            chance.has_drawn() or _attempted(learner, batch, keeper) != attempted
+        )
+        if not is_drawn:
             facts["batches"][batch.name] = attempted
     facts["leaks"] = sorted(learner.leaks)
     return facts
