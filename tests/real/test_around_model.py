@@ -64,6 +64,9 @@ MET = {
         "SB909": EVERY,
         "SB910": EVERY,
         "SB911": EVERY,
+        # 4.48 raises where prompt lookup has no end
+        "SB932": TEXT,
+        "SB954": ("llama",),
     },
 }
 """Stack -> finding -> the models that show it; no others do."""
@@ -88,7 +91,10 @@ def test_cells_have_neither_the_findings_nor_a_worse_verdict(report):
     found = [(cell.cell.model, f.code) for cell in cells for f in cell.findings]
     # the SlidingWindowCache of 4.48 loses a position when it is exactly full, which is so in step four
     # 4.48 saves the names of a norm that the checkpoint has, and later releases their own
-    assert found == [("mistral", "SB916"), ("bert", "SB311")]
+    # from 4.57 on set_decoder() hands the decoder to the decoder that there is
+    misplaced = {(m, "SB946") for m in SDPA}
+    assert {*found} == {("mistral", "SB916"), ("bert", "SB311")} | misplaced
+    assert len(found) == 2 + 3 * len(misplaced)
 
 
 def test_a_cache_of_a_window_that_forgets_is_found_where_it_does_and_nowhere_else(report, usage):
@@ -156,7 +162,7 @@ def test_the_report_says_it_once_and_in_few_lines(report):
     documents = document.render(report)
     section = beside_models(documents).partition("## API checks")[2].partition("\n## ")[0]
     assert 500 < len(section.encode()) < 6000
-    assert documents["api-checks.md"].count("**Remedy.**") == 11
+    assert documents["api-checks.md"].count("**Remedy.**") == 13
     pages = {name: text for name, text in documents.items() if name.startswith("models/")}
     assert "SB916" in pages.pop("models/mistral.md")
     assert not any("SB9" in text for text in pages.values())
