@@ -181,7 +181,9 @@ def _lost_base(project: Project) -> Iterator[Problem]:
         call = _filling_call(entry, init) if init is not None else None
         if init is None or call is None or "rope_theta" not in argument_names(init):
             continue
-        if keyword(call, "rope_theta") or not all(map(is_base_config, project.family(entry)[1])):
+        if keyword(call, "rope_theta") or guarded(source, call):
+            continue
+        if not all(map(is_base_config, project.family(entry)[1])):
             continue
         start = source.span(call.args[0] if call.args else call.keywords[0])[0]
         yield problem(
@@ -213,5 +215,5 @@ RULES = (
     LintRule("SB502", "error", _device),
     LintRule("SB502", "error", _kind_of_layer),
     LintRule("SB504", "note", _dtype),
-    LintRule("SB508", "error", _lost_base),
+    LintRule("SB508", "warning", _lost_base),
 )
