@@ -5,6 +5,7 @@ import json
 import pytest
 
 from samebits.questions.crossings.records import crossed
+from samebits.questions.crossings.rules import RULES
 
 pytestmark = pytest.mark.long  # for changes of questions/crossings
 
@@ -115,15 +116,23 @@ def test_the_second_run_runs_nothing_and_says_the_same(report, folder, run_in):
     assert not [path for path in before if path.suffix in {".tmp", ".imports"}]
 
 
+CODES = {rule.code for rule in RULES}
+
+
+def of_crossings(cell):
+    """Yield the codes of what is lost between two releases; those of other questions have tests of their own."""
+    return (finding.code for finding in cell.findings if finding.code in CODES)
+
+
 @pytest.mark.parametrize(("model", "code"), [("llama", "SB203"), ("mamba2", "SB204")])
 def test_a_loss_is_named_where_it_shows(report, model, code):
     (row,) = [row for row in report.rows if row.model == model]
     old, new = row.cells
-    assert [finding.code for finding in old.findings] == [code]
-    assert new.findings == ()
+    assert [*of_crossings(old)] == [code]
+    assert [*of_crossings(new)] == []
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama-default", "mamba2-finite", "custom"])
 def test_what_loses_nothing_has_no_finding(report, model):
     (row,) = [row for row in report.rows if row.model == model]
-    assert not any(cell.findings for cell in row.cells)
+    assert not any([*of_crossings(cell)] for cell in row.cells)

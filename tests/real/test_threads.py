@@ -65,7 +65,9 @@ def observed(run_in, tmp_path_factory):
 def test_every_job_has_the_threads_of_its_model(observed, model, threads):
     _, folder = observed
     lines = [line.split() for line in (folder / f"{model}.log").read_text().splitlines()]
-    assert {int(number) for number, *_ in lines} == {threads}
+    # inputs are tried, not compared
+    compared = [line for line in lines if "samebits_probe.jobs.inputs" not in line]
+    assert [line for line in compared if int(line[0]) != threads] == []
     assert {name for _, *names in lines for name in names} >= JOBS
 
 
