@@ -294,7 +294,7 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
     capsys.readouterr()
     assert cli.main(["matrix"], {}) == 3
     assert capsys.readouterr().err == (
-        "Not finished: No space left on device\n"
+        "Not finished: No space left on device: reports/latest/report.md\n"
         "Fix this, then run the same command again: it continues where it stopped.\n"
     )
     assert (folder / "reports/latest/report.md").read_text() == before
