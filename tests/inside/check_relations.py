@@ -677,7 +677,7 @@ def test_a_model_that_takes_no_tokens_says_so():
     model.main_input_name = "pixel_values"
     facts = observe(model, "image-classification", model.config, {})
     assert facts["relations"] == []
-    assert len(facts["inapplicable"]) == 16
+    assert len(facts["inapplicable"]) == 17
     assert facts["inapplicable"][0]["reason"] == "the model takes pixel_values, not tokens"
 
 
