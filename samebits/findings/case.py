@@ -171,12 +171,17 @@ class Case:
 
     def tensors(self) -> Iterator[tuple[str, Provenance]]:
         """Yield the name and the provenance of every parameter and buffer."""
-        integrity = self.capture.signals.integrity
-        yield from (integrity.tensors if integrity is not None else {}).items()
+        yield from tensors_of(self.capture).items()
 
     def weights(self) -> Mapping[str, WeightFacts]:
         """Return all parameters and persistent buffers by name."""
         return weights_of(self.capture)
+
+
+def tensors_of(capture: Capture) -> Mapping[str, Provenance]:
+    """Return the provenance of every parameter and buffer by name; {} if it was not observed."""
+    integrity = capture.signals.integrity
+    return {} if integrity is None else integrity.tensors
 
 
 def seen_with(made: MadeModel | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
-from samebits.findings.case import Case, weights_of
+from samebits.findings.case import Case, tensors_of, weights_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Rule, Sighting, raised
 from samebits.text.numbers import plural
 
@@ -155,9 +155,8 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
 
 def _replaced(side: Capture) -> set[str]:
     """Return the tensors of the checkpoint that a model has under their name with other bytes, which findings of their own name."""
-    integrity = side.signals.integrity
-    tensors = {} if integrity is None else integrity.tensors
-    return {facts.stored_as or name for name, facts in tensors.items() if facts.ignored}
+    tensors = tensors_of(side).items()
+    return {facts.stored_as or name for name, facts in tensors if facts.ignored}
 
 
 def _is_outside_state_dict(tensor: Provenance) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
+from samebits.findings.case import tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
 from samebits.records.finding import ROPE_TABLES
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, ConfigField, InvFreqFacts
-    from samebits.records.provenance import Provenance
 
 
 _SHARE = "partial_rotary_factor"
@@ -73,7 +73,7 @@ def _off_formula(case: Case) -> Iterator[Sighting]:
             continue
         if of_reference and (case.classes or not _asks_alike(case)):
             continue  # code of the model's own may have a formula of its own, which a release replaces
-        unwritten = {n for n, t in _tensors(side).items() if t.written in ("none", "partly")}
+        unwritten = {n for n, t in tensors_of(side).items() if t.written in ("none", "partly")}
         for name, facts in _inv_freq(side).items():
             if name in unwritten or not _is_off_formula(facts) or facts.formula is None:
                 continue
@@ -99,11 +99,6 @@ def _asks_alike(case: Case) -> bool:
         for config in configs
     ]
     return types[0] == types[-1] and bases[0] == bases[-1]
-
-
-def _tensors(side: Capture) -> dict[str, Provenance]:
-    integrity = side.signals.integrity
-    return {} if integrity is None else dict(integrity.tensors)
 
 
 def _whole_heads(case: Case) -> Iterator[Sighting]:
