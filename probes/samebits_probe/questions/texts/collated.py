@@ -36,10 +36,11 @@ _SEEDS = (0, 1)
 
 def collated(outcomes: Outcomes, tokenizer: Any, names: list[str], texts: list[str]) -> None:
     """Give the rows of a batch to each collator, with labels and without; ``names`` are those of its texts."""
+    rows = [dict(tokenizer(text, **_ROWS)) for text in texts]
+    ends = (("", [*_labelled(rows)]), (", without labels", [rows]))
     for case, kind, options in _asked():
-        rows = [dict(tokenizer(text, **_ROWS)) for text in texts]
         made = _made(tokenizer, kind, options)
-        for end, kinds in (("", [*_labelled(rows)]), (", without labels", [rows])):
+        for end, kinds in ends:
             first, second = (_given(made, kinds, seed) for seed in _SEEDS)
             if first is not None and first == second:
                 outcomes.name_members(case + end, names)
