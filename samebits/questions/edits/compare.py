@@ -51,7 +51,9 @@ def other_values(before: Edit, after: Edit) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_words(new: NewValues) -> str:
-    return f"mean {new.mean:.2g}, spread {new.spread:.2g}"
+    if not new.old:
+        return f"mean {new.mean:.2g}, spread {new.spread:.2g}"
+    return f"mean off by {new.mean:.2g}, spread {new.spread:.2g}, in units of the old rows' spread"
 
 
 def _is_other(first: NewValues, second: NewValues) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.edits.compare import differences
+from samebits.questions.edits.compare import differences, results
 from samebits.questions.edits.records import EditsSignal
 from samebits.questions.edits.section import SECTION
 from samebits.questions.registry import findings
@@ -146,3 +146,13 @@ def test_what_a_model_on_disk_raises_is_no_fault_of_its_constructor():
         signal({"raised": {"": text}}, COPY) for text in ("", f"NotImplementedError: {meta}")
     )
     assert "SB305" in findings_of("edits", copied, refused)
+
+
+def test_new_rows_are_given_in_units_of_the_old_ones_and_other_values_as_they_are():
+    rows, bias = drawn("a1", 1.8, 5.2), drawn("", 0.0, 1.0)
+    as_words = [
+        results(done.after[MORE])["new values of input embeddings"]
+        for done in (signal(rows), signal(bias))
+    ]
+    assert as_words[0] == "mean off by 1.8, spread 5.2, in units of the old rows' spread"
+    assert as_words[1] == "mean 0, spread 1"
