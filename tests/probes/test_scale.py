@@ -236,3 +236,11 @@ def test_a_head_rotates_whole_pairs():
     assert first["hidden_size"] < 400
     whole = next(scale.plans(neox | {"rotary_pct": 1.0})).config
     assert whole["hidden_size"] // whole["num_attention_heads"] == 12
+
+
+def test_each_stage_of_a_vocoder_keeps_channels():
+    vocoder = {"model_type": "seamless_m4t", "hidden_size": 1024, "num_attention_heads": 16}
+    rates = [8, 8, 2, 2, 2]
+    small = first(vocoder | {"upsample_initial_channel": 512, "upsample_rates": rates})
+    assert small["upsample_initial_channel"] >> len(rates) >= 1
+    assert small["upsample_initial_channel"] < 512

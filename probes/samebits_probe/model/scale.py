@@ -88,6 +88,8 @@ _BIAS = re.compile(r"(\w+_)?bias|use_bias|\w*qkv_bias")
 _NEUTRAL = re.compile(r"\w*(multiplier|scaling|scale)\w*")
 _EPSILON = re.compile(r"\w*(norm|layernorm|rms)\w*_eps(ilon)?|eps(ilon)?")
 _THETA = re.compile(r"\w*rope_theta|rotary_emb(edding)?_base|theta")
+_HALVED, _STAGES = "upsample_initial_channel", "upsample_rates"
+"""Channels of a vocoder: each of its stages has half as many as the one before it."""
 
 
 _NO_WIDTHS = (_HEAD_DIM, _IMAGE, _NEUTRAL)
@@ -291,6 +293,9 @@ def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
             part[name] = _divided(value, zoom, _MIN_IMAGE // 2)
         elif _IMAGE_TOKENS.fullmatch(name):
             part[name] = _divided(value, zoom**2, 1)
+        elif name == _HALVED and shrink.is_size(value):
+            least = min(value, 2 << len(part.get(_STAGES) or ()))
+            part[name] = max(value // (dims * heads), least)
         elif _is_width(name) or (name.endswith("groups") and value == width):
             part[name] = _divided(value, dims * heads, _MIN_WIDTH, _STEP)
 
