@@ -76,6 +76,17 @@ def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, 
     assert {path.name for path in models.iterdir()} == {"healthy", "defect", "reports"}
 
 
+def test_the_functions_that_are_named_are_never_those_of_the_installed_probes(
+    installed, cache, tmp_path
+):
+    words = ("check", "type:llama", "--quick", "--from", OLD, "--to", NEW)
+    environ = {"SAMEBITS_CACHE": str(cache)}
+    call(str(installed / "samebits"), *words, folder=tmp_path, **environ)
+    facts = (tmp_path / "reports" / "check" / "llama" / "report.json").read_text()
+    assert "samebits_probe" not in facts
+    assert "sdpa_attention_forward" in facts
+
+
 @pytest.mark.long
 def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
     samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model.tensor import dtype_name
-from samebits_probe.process.paths import package_path
+from samebits_probe.process.paths import is_of_probes, is_of_torch, package_path
 
 Keep = Callable[[str, dict[str, Any]], None]
 
@@ -281,7 +281,7 @@ def calling_frame(*passed_over: str) -> Any:
     """Return the frame of the innermost function outside torch, the probes and files whose paths end so; None without one."""
     for frame in _frames():
         path = frame.f_code.co_filename.replace("\\", "/")
-        is_between = "/torch/" in path or "/probes/" in path or path.startswith("<")
+        is_between = is_of_torch(path) or is_of_probes(path) or path.startswith("<")
         if not is_between and not path.endswith(passed_over):
             return frame
     return None

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from samebits_probe.process import consent, own, symbols
-from samebits_probe.process.paths import package_path
+from samebits_probe.process.paths import is_of_probes, is_of_torch, package_path
 from samebits_wire.folders import without_folders
 
 _OF_MODELS = re.compile(r"/transformers(_modules)?/")
@@ -129,7 +129,7 @@ def _calls(error: BaseException) -> Iterator[traceback.FrameSummary]:
 def _is_of_samebits(path: str) -> bool:
     """Return True for frames of the probes, and of the import system between them and a package."""
     return (
-        "/probes/" in path or path.startswith("<frozen importlib") or "/importlib/__init__" in path
+        is_of_probes(path) or path.startswith("<frozen importlib") or "/importlib/__init__" in path
     )
 
 
@@ -176,7 +176,7 @@ def raised(error: BaseException, limit: int = 200) -> str:
 
 def place(error: BaseException) -> str:
     """Return `` (at FILE:LINE in FUNCTION)``, the deepest line outside torch; '' if it is not of transformers or of the model."""
-    calls = [call for call in _calls(error) if "/torch/" not in call.filename]
+    calls = [call for call in _calls(error) if not is_of_torch(call.filename)]
     if not calls or not _OF_MODELS.search(calls[-1].filename):
         return ""
     last = calls[-1]
