@@ -89,7 +89,7 @@ def _problems(sources: dict[Path, Source], say: Callable[[str], None]) -> Iterat
     guarded, lines = behind_guards(sources), lines_behind_guards(sources)
     for rule in rules():
         say(f"looking for {rule.code}, {rule.page.name}")
-        for problem in rule.check(project):
+        for problem in rule.problems(project):
             answered = problem.path in guarded or any(
                 problem.line in each for each in lines.get(problem.path, ())
             )

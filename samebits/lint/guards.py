@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from samebits.lint.syntax import Function, inside, is_name, receiver
+
 if TYPE_CHECKING:
-    from samebits.lint.source import Function, Source
+    from samebits.lint.source import Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
 _WORDS = re.compile(
@@ -114,7 +116,7 @@ def lines_behind_guards(sources: Mapping[Path, Source]) -> dict[Path, list[range
     uses: dict[ast.AST, list[_Use[ast.AST]]] = {}
     for source in sources.values():
         for node in (*source.by_kind.get(ast.Name, ()), *source.by_kind.get(ast.Attribute, ())):
-            if (name := _name(node)) in places:
+            if (name := receiver(node)) in places:
                 use = _asks_release(source, node), frozenset(source.ancestors(node))
                 uses.setdefault(places[name][1], []).append(use)
     below = _only_below(uses)
@@ -124,10 +126,6 @@ def lines_behind_guards(sources: Mapping[Path, Source]) -> dict[Path, list[range
             last = function.end_lineno or function.lineno
             lines.setdefault(path, []).append(range(function.lineno, last + 1))
     return lines
-
-
-def _name(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 _MAX_DEPTH = 12
@@ -141,7 +139,7 @@ def _asks_release(source: Source, node: ast.AST) -> bool:
     for outer in source.ancestors(node):
         if isinstance(outer, ast.If) and inner is not outer.test:
             nodes = (n for n in ast.walk(outer.test) if isinstance(n, (ast.Name, ast.Attribute)))
-            names = set(map(_name, nodes))
+            names = set(map(receiver, nodes))
             if names & flags or any(map(_RELEASE.search, names)):
                 return True
         inner = outer
@@ -176,9 +174,7 @@ def _exception_names(node: ast.expr | None) -> set[str]:
     if node is None:
         return set()
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return {
-        part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in parts
-    }
+    return set(map(receiver, parts))
 
 
 def _left_before(source: Source, outer: ast.AST, inner: ast.stmt) -> bool:
@@ -201,7 +197,7 @@ def _asks(source: Source, test: ast.AST) -> bool:
     flags = _flags(source) | source.imported_flags
     for node in ast.walk(test):
         if isinstance(node, (ast.Name, ast.Attribute)):
-            name = _name(node)
+            name = receiver(node)
             if name in _QUESTIONS or _WORDS.search(name) or name in flags:
                 return True
     return False
@@ -245,7 +241,7 @@ def _targets(node: _Assignment) -> Iterator[str]:
 def _is_question(node: _Assignment) -> bool:
     assert node.value is not None
     return any(
-        (isinstance(inner, (ast.Name, ast.Attribute)) and _name(inner) in _QUESTIONS)
+        (isinstance(inner, (ast.Name, ast.Attribute)) and receiver(inner) in _QUESTIONS)
         or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
         or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
         for inner in ast.walk(node.value)
@@ -258,10 +254,8 @@ def _reads_or_defaults(node: _Assignment) -> bool:
         return False
     asked = {
         inner.args[1].value
-        for inner in ast.walk(node.value.test)
-        if isinstance(inner, ast.Call)
-        and isinstance(inner.func, ast.Name)
-        and inner.func.id == "hasattr"
+        for inner in inside(node.value.test, ast.Call)
+        if is_name(inner.func, "hasattr")
         and len(inner.args) == 2
         and isinstance(inner.args[1], ast.Constant)
     }
@@ -271,8 +265,8 @@ def _reads_or_defaults(node: _Assignment) -> bool:
 def _names_version(node: _Assignment) -> bool:
     """Return True if a value compares the version of transformers."""
     assert node.value is not None
-    names = {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
-    attributes = {inner.attr for inner in ast.walk(node.value) if isinstance(inner, ast.Attribute)}
+    names = {inner.id for inner in inside(node.value, ast.Name)}
+    attributes = {inner.attr for inner in inside(node.value, ast.Attribute)}
     return ("transformers" in names and "__version__" in attributes) or any(
         map(_RELEASE.search, names)
     )
@@ -283,7 +277,7 @@ def _beside_import(source: Source, node: ast.AST, package: str = "") -> bool:
     for outer in source.ancestors(node):
         if not isinstance(outer, ast.Try):
             continue
-        imports = [inner for inner in ast.walk(outer) if isinstance(inner, ast.ImportFrom)]
+        imports = inside(outer, ast.ImportFrom)
         is_of_package = any((each.module or "").startswith(package) for each in imports)
         errors = [_exception_names(h.type) & (_IMPORT_ERRORS | _ANY) for h in outer.handlers]
         if any(errors) and (not package or is_of_package):

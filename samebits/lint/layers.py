@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from samebits.lint.project import Class, Project, is_super, own_attribute
-from samebits.lint.source import Function, Source
+from samebits.lint.project import Class, Project
+from samebits.lint.syntax import (
+    Function,
+    assigned,
+    inside,
+    is_name,
+    is_super,
+    method_call,
+    own_attribute,
+)
+
+if TYPE_CHECKING:
+    from samebits.lint.source import Source
 
 
 def library_class(project: Project, source: Source, node: ast.expr) -> str:
@@ -81,28 +93,16 @@ def _attribute(source: Source, node: ast.expr) -> str:
         return name
     if not isinstance(node, ast.Name):
         return ""
-    function = source.function(node)
-    for loop in ast.walk(function) if function is not None else ():
-        if isinstance(loop, ast.For) and any(
-            isinstance(t, ast.Name) and t.id == node.id for t in ast.walk(loop.target)
-        ):
-            return next(_attributes_of_self(loop.iter), "")
+    for loop in inside(source.function(node), ast.For):
+        if any(is_name(t, node.id) for t in ast.walk(loop.target)):
+            return next(filter(None, map(own_attribute, ast.walk(loop.iter))), "")
     return ""
-
-
-def _attributes_of_self(node: ast.AST) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self":
-            yield inner.attr
 
 
 def _held(entry: Class, name: str) -> Iterator[str]:
     """Yield the dotted names of what a class assigns to ``self.name``; empty if not of the library."""
-    for node in ast.walk(entry.node):
-        if not isinstance(node, ast.Assign):
-            continue
-        if any(ast.unparse(target) == f"self.{name}" for target in node.targets):
-            yield _made(entry.source, node.value)
+    for value in assigned(entry.node, f"self.{name}"):
+        yield _made(entry.source, value)
 
 
 def _made(source: Source, value: ast.expr) -> str:
@@ -116,9 +116,6 @@ def _made(source: Source, value: ast.expr) -> str:
         return ""
     if source.dotted(value.func).endswith(("nn.ModuleList", "nn.Sequential")) and value.args:
         return _made(source, value.args[0])
-    if isinstance(value.func, ast.Attribute) and value.func.attr in {
-        "from_config",
-        "from_pretrained",
-    }:
-        return source.from_library(value.func.value)
-    return source.from_library(value.func)
+    owner, name = method_call(value)
+    is_loaded = name in {"from_config", "from_pretrained"}
+    return source.from_library(owner if is_loaded else value.func)

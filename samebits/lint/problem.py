@@ -52,6 +52,11 @@ class LintRule(NamedTuple):
     """error: an exception. warning: wrong numbers, or another type. note: rounding."""
     check: Callable[[Project], Iterator[Problem]]
 
+    def problems(self, project: Project) -> Iterator[Problem]:
+        """Yield the places of its finding."""
+        for problem in self.check(project):
+            yield problem._replace(code=self.code)
+
     @property
     def page(self) -> FindingPage:
         """What docs/findings/ says of it."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from samebits.base.checkpoint import json_of
 from samebits.lint.problem import Edit, Problem
-from samebits.lint.source import Function, Source
+from samebits.lint.syntax import Function, inside, is_name, is_super, method_call
 
 if TYPE_CHECKING:
     from samebits.lint.releases import Releases
+    from samebits.lint.source import Source
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
@@ -48,13 +49,18 @@ class Class(NamedTuple):
         """Return an own method by its name."""
         return next((m for m in self.methods() if m.name == name), None)
 
+    def base_init(self) -> ast.Call | None:
+        """Return the first call of ``super().__init__(…)`` in the class's own ``__init__``."""
+        calls = inside(self.method("__init__"), ast.Call)
+        return next((c for c in calls if _is_base_init(c)), None)
+
     def attribute(self, name: str) -> ast.expr | None:
         """Return the value that the class's own body assigns to a name."""
         for node in self.node.body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign):
                 targets = [node.target]
-            if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            if any(is_name(t, name) for t in targets):
                 assert isinstance(node, (ast.Assign, ast.AnnAssign))
                 return node.value
         return None
@@ -89,6 +95,11 @@ class Project:
             return None
         near = [c for c in candidates if c.source.path.parent == source.path.parent]
         return (near or candidates)[0] if len(near or candidates) == 1 else None
+
+    @cached_property
+    def stored(self) -> set[str]:
+        """The names of attributes that code sets, on whatever object."""
+        return {n.attr for _, n in self.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
 
     def family(self, entry: Class) -> tuple[list[Class], set[str]]:
         """Return a class with its ancestors in the project, and the bases outside of it.
@@ -193,10 +204,10 @@ class Project:
         if entry.name in self.loaded_as(entry.source):
             return False
         return any(
-            isinstance(node, ast.Call) and self.resolve(owner.source, _maker(node)) == entry
+            self.resolve(owner.source, _maker(node)) == entry
             for owner in self.classes
             if owner.node is not entry.node
-            for node in ast.walk(owner.node)
+            for node in inside(owner.node, ast.Call)
         )
 
     def function(self, source: Source, node: ast.AST) -> tuple[Source, Function] | None:
@@ -249,10 +260,13 @@ class Project:
 
 def _maker(call: ast.Call) -> ast.expr:
     """Return what a call makes: ``Model`` of ``Model(config)`` and ``Model._from_config(config)``."""
-    func = call.func
-    if isinstance(func, ast.Attribute) and func.attr in {"_from_config", "from_config"}:
-        return func.value
-    return func
+    owner, name = method_call(call)
+    return owner if owner and name in {"_from_config", "from_config"} else call.func
+
+
+def _is_base_init(call: ast.Call) -> bool:
+    owner, name = method_call(call)
+    return name == "__init__" and owner is not None and is_super(owner)
 
 
 def _globals(source: Source) -> dict[str, list[ast.AST]]:
@@ -303,7 +317,6 @@ def is_base_config(dotted: str) -> bool:
 
 
 def problem(
-    code: str,
     source: Source,
     node: ast.AST,
     message: str,
@@ -311,93 +324,12 @@ def problem(
     remedy: str,
     edits: Iterable[Edit] = (),
 ) -> Problem:
-    """Return a problem at a node."""
-    start, end = source.span(node)
-    return Problem(
-        code,
-        source.path,
-        *source.position(start),
-        *source.position(end),
-        message,
-        releases,
-        remedy,
-        tuple(edits),
-    )
-
-
-def receiver(node: ast.AST) -> str:
-    """Return the last name of an expression: ``tokenizer`` of ``self.tokenizer``; empty if none."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def is_super(node: ast.AST) -> bool:
-    """Return True for ``super()``."""
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-    )
-
-
-def is_base_init(call: ast.Call) -> bool:
-    """Return True for ``super().__init__(...)``."""
-    function = call.func
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr == "__init__"
-        and is_super(function.value)
-    )
-
-
-def argument_names(function: Function) -> set[str]:
-    """Return the arguments that a call can name."""
-    return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
-
-
-def is_self(node: ast.AST) -> bool:
-    """Return True for ``self``."""
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def own_attribute(node: ast.AST) -> str:
-    """Return ``x`` of ``self.x``; '' for anything else."""
-    return node.attr if isinstance(node, ast.Attribute) and is_self(node.value) else ""
-
-
-def assigned(scope: ast.AST, target: str) -> list[ast.expr]:
-    """Return the values that assignments in a function or a file give to an expression, as it is written."""
-    return [
-        node.value
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and any(ast.unparse(t) == target for t in node.targets)
-    ]
-
-
-def keyword(call: ast.Call, name: str) -> ast.keyword | None:
-    """Return a keyword argument of a call."""
-    return next((k for k in call.keywords if k.arg == name), None)
+    """Return a problem at a node; its rule gives it the code."""
+    start, end = map(source.position, source.span(node))
+    return Problem("", source.path, *start, *end, message, releases, remedy, tuple(edits))
 
 
 def asks(source: Source, node: ast.AST, *names: str) -> bool:
     """Return True if the function around a node names one of ``names``, as for getattr or hasattr."""
     function = source.function(node)
-    return function is not None and any(
-        isinstance(n, ast.Constant) and n.value in names for n in ast.walk(function)
-    )
-
-
-def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for a literal of this value and type."""
-    return (
-        isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
-    )
-
-
-def mentions(node: ast.AST, text: str) -> bool:
-    """Return True if a name, an attribute or a string in a node is ``text``."""
-    return any(
-        (isinstance(n, ast.Name) and n.id == text)
-        or (isinstance(n, ast.Attribute) and n.attr == text)
-        or (isinstance(n, ast.Constant) and n.value == text)
-        for n in ast.walk(node)
-    )
+    return any(n.value in names for n in inside(function, ast.Constant))

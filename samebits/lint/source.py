@@ -13,12 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from samebits.lint.syntax import Function
+
 _MAX_BYTES = 4 << 20
 """Bytes up to which a file is read; no model's code is larger."""
 
 _IGNORE = re.compile(r"#\s*samebits:\s*ignore(?:\[([^\]]*)\])?")
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = Function | ast.Lambda
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, Project, is_self, keyword, mentions, problem
+from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import Releases, between, joined, since
+from samebits.lint.syntax import inside, is_self, keyword, mentions, own_attribute, stores
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -82,34 +83,26 @@ _SDPA = "sdpa_attention_forward"
 def _longer_mask(project: Project) -> Iterator[Problem]:
     if not any(
         source.from_library(node).endswith((_SDPA, "ALL_ATTENTION_FUNCTIONS"))
-        for source in project.sources
-        for node in source.nodes
-        if isinstance(node, ast.Name)
+        for source, node in project.nodes(ast.Name)
     ):
         return
-    if any(_cuts_to_keys(node) for source in project.sources for node in source.nodes):
+    if any(_cuts_to_keys(node) for _, node in project.nodes(ast.Subscript)):
         return
-    for source in project.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and _pads_one_column(source, node):
-                yield problem(
-                    "SB602",
-                    source,
-                    node,
-                    "the mask gets one column more than there are keys, and the library's attention "
-                    "no longer cuts it: RuntimeError about sizes",
-                    since("5.0", note="eager attention: 5.2 and later"),
-                    "cut it yourself: attention_mask[:, :, :, : key_states.shape[-2]]",
-                )
+    for source, node in project.nodes(ast.Call):
+        if _pads_one_column(source, node):
+            yield problem(
+                source,
+                node,
+                "the mask gets one column more than there are keys, and the library's attention "
+                "no longer cuts it: RuntimeError about sizes",
+                since("5.0", note="eager attention: 5.2 and later"),
+                "cut it yourself: attention_mask[:, :, :, : key_states.shape[-2]]",
+            )
 
 
-def _cuts_to_keys(node: ast.AST) -> bool:
+def _cuts_to_keys(node: ast.Subscript) -> bool:
     """Return True for a last slice of a mask such as ``[..., : key_states.shape[-2]]``."""
-    if (
-        not isinstance(node, ast.Subscript)
-        or not isinstance(node.slice, ast.Tuple)
-        or not node.slice.elts
-    ):
+    if not isinstance(node.slice, ast.Tuple) or not node.slice.elts:
         return False
     last = node.slice.elts[-1]
     if not isinstance(last, ast.Slice) or last.upper is None:
@@ -144,7 +137,6 @@ def _mask_arguments(project: Project) -> Iterator[Problem]:
             continue
         if releases is not None:
             yield problem(
-                "SB603",
                 source,
                 node,
                 f"{function}() does not take these arguments in every release: TypeError",
@@ -202,13 +194,10 @@ def _packed_heads(project: Project) -> Iterator[Problem]:
         owner = source.class_of(node)
         if not name.endswith(f".{_SDPA}") or owner is None or not node.args:
             continue
-        if ast.unparse(node.args[0]) != "self":
-            continue
-        family = project.family(Class(source, owner))[0]
-        if not any(_has_groups(c) for c in family):
+        family = project.family(Class(source, owner))[0] if is_self(node.args[0]) else ()
+        if not any(n.attr == "num_key_value_groups" for c in family for n in stores(c.node)):
             continue
         yield problem(
-            "SB604",
             source,
             node,
             "for one token this function packs the heads of a group into the query, so it "
@@ -219,25 +208,15 @@ def _packed_heads(project: Project) -> Iterator[Problem]:
         )
 
 
-def _has_groups(entry: Class) -> bool:
-    return any(
-        isinstance(n, ast.Attribute)
-        and n.attr == "num_key_value_groups"
-        and isinstance(n.ctx, ast.Store)
-        for n in ast.walk(entry.node)
-    )
-
-
 def _asked_too_early(project: Project) -> Iterator[Problem]:
     """Find a model that asks a part of itself whether it supports SDPA, as the Llava of 4.4x did."""
     for entry in project.models:
         method = entry.method("_supports_sdpa")
         if method is None or guarded(entry.source, method):
             continue
-        for node in ast.walk(method):
-            if isinstance(node, ast.Attribute) and is_self(node.value) and node.attr != "config":
+        for node in inside(method, ast.Attribute):
+            if own_attribute(node) not in {"", "config"}:
                 yield problem(
-                    "SB607",
                     entry.source,
                     node,
                     f"__init__ of the base class asks for this before self.{node.attr} is set: "
@@ -248,16 +227,8 @@ def _asked_too_early(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule(
-        "SB602",
-        "error",
-        _longer_mask,
-    ),
-    LintRule(
-        "SB603",
-        "error",
-        _mask_arguments,
-    ),
+    LintRule("SB602", "error", _longer_mask),
+    LintRule("SB603", "error", _mask_arguments),
     LintRule("SB604", "note", _packed_heads),
     LintRule("SB607", "error", _asked_too_early),
 )

@@ -11,18 +11,19 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
+from samebits.lint.project import Class, Project, asks, problem
+from samebits.lint.releases import between, since, union
+from samebits.lint.syntax import (
+    Function,
     argument_names,
-    asks,
     assigned,
+    inside,
     is_constant,
+    is_name,
     mentions,
-    problem,
+    method_call,
     receiver,
 )
-from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -59,19 +60,8 @@ _OF_CACHES_ALONE = {"from_legacy_cache", "get_usable_length", "to_legacy_cache"}
 """Those that no other class has, whatever the variable is called."""
 
 
-def _defined(project: Project) -> set[str]:
-    """Return the names that classes of the project give their own attributes and methods."""
-    names = {m.name for c in project.classes for m in c.methods()}
-    return names | {
-        n.attr
-        for s in project.sources
-        for n in s.nodes
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-    }
-
-
 def _attributes(project: Project) -> Iterator[Problem]:
-    defined = _defined(project)
+    defined = project.stored | {m.name for c in project.classes for m in c.methods()}
     for source, node in project.nodes(ast.Attribute):
         if not isinstance(node.ctx, ast.Load):
             continue
@@ -81,7 +71,6 @@ def _attributes(project: Project) -> Iterator[Problem]:
             continue
         releases, instead = _REMOVED[node.attr]
         yield problem(
-            "SB701",
             source,
             node,
             f"a cache has no {node.attr}: AttributeError",
@@ -101,20 +90,15 @@ def _subscripts(project: Project) -> Iterator[Problem]:
     for source in project.sources:
         if not _in_models(project, source):
             continue
-        for node in source.nodes:
-            if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Subscript):
-                continue
+        for node in source.by_kind.get(ast.Subscript, ()):
             inner = node.value
-            if not isinstance(inner.value, ast.Name) or inner.value.id != "past_key_values":
+            if not isinstance(inner, ast.Subscript) or not isinstance(node.ctx, ast.Load):
                 continue
-            if not isinstance(inner.slice, (ast.Constant, ast.Name)) or not isinstance(
-                node.ctx, ast.Load
-            ):
+            if not is_name(inner.value, "past_key_values") or _knows_tuples(source, node):
                 continue
-            if _knows_tuples(source, node):
+            if not isinstance(inner.slice, (ast.Constant, ast.Name)):
                 continue
             yield problem(
-                "SB702",
                 source,
                 node,
                 "a cache is no longer a tuple of tuples: TypeError, it is not subscriptable",
@@ -126,19 +110,16 @@ def _subscripts(project: Project) -> Iterator[Problem]:
 def _layers(project: Project) -> Iterator[Problem]:
     """Find ``past_key_values[i]``, the pair of a layer, in models that generate."""
     for source in {entry.source for entry in project.models if _generates(project, entry)}:
-        pairs = {id(n.value) for n in source.nodes if isinstance(n, ast.Subscript)}
-        for node in source.nodes:
-            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        pairs = {id(n.value) for n in source.by_kind.get(ast.Subscript, ())}
+        for node in source.by_kind.get(ast.Subscript, ()):
+            if id(node) in pairs or not isinstance(node.ctx, ast.Load):
                 continue
-            if id(node) in pairs or not isinstance(node.value, ast.Name):
-                continue
-            if node.value.id != "past_key_values" or not isinstance(node.slice, ast.Name):
+            if not is_name(node.value, "past_key_values") or not isinstance(node.slice, ast.Name):
                 continue
             function = source.function(node)
             if function is None or _converts(function) or _knows_tuples(source, node):
                 continue
             yield problem(
-                "SB702",
                 source,
                 node,
                 "a cache is no longer a tuple with a pair for each layer: TypeError, it is not subscriptable",
@@ -147,10 +128,9 @@ def _layers(project: Project) -> Iterator[Problem]:
             )
 
 
-def _converts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _converts(function: Function) -> bool:
     """Return True if a function makes the tuple itself, from a cache or for a model that keeps tuples."""
-    values = assigned(function, "past_key_values")
-    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in values)
+    return any(not is_constant(value, None) for value in assigned(function, "past_key_values"))
 
 
 def _positions(project: Project) -> Iterator[Problem]:
@@ -161,12 +141,9 @@ def _positions(project: Project) -> Iterator[Problem]:
             continue
         if assigned(method, _NO_POSITIONS) or any(_is_tested(n) for n in ast.walk(method)):
             continue
-        for node in ast.walk(method):
-            if not isinstance(node, ast.Subscript) or guarded(entry.source, node):
-                continue
-            if isinstance(node.value, ast.Name) and node.value.id == _NO_POSITIONS:
+        for node in inside(method, ast.Subscript):
+            if is_name(node.value, _NO_POSITIONS) and not guarded(entry.source, node):
                 yield problem(
-                    "SB715",
                     entry.source,
                     node,
                     "generate() no longer passes cache_position, which is None here: TypeError",
@@ -178,10 +155,8 @@ def _positions(project: Project) -> Iterator[Problem]:
 def _is_tested(node: ast.AST) -> bool:
     """Return True for a comparison of the positions with None, or their truth."""
     if isinstance(node, ast.Compare):
-        is_name = isinstance(node.left, ast.Name) and node.left.id == _NO_POSITIONS
-        return is_name and isinstance(node.ops[0], (ast.Is, ast.IsNot))
-    tested = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
-    return isinstance(tested, ast.Name) and tested.id == _NO_POSITIONS
+        return is_name(node.left, _NO_POSITIONS) and _asks_for_none(node)
+    return isinstance(node, (ast.If, ast.IfExp)) and is_name(node.test, _NO_POSITIONS)
 
 
 def _knows_tuples(source: Source, node: ast.Subscript) -> bool:
@@ -198,7 +173,7 @@ _OF_GENERATE = ("forward", "prepare_inputs_for_generation")
 _PAIRS = re.compile(r"(?:list|tuple)\[tuple\b", re.IGNORECASE)
 
 
-def _has_own_pairs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _has_own_pairs(function: Function) -> bool:
     """Return True for a method of the model's own that makes pairs of tensors, or that takes them by its annotation."""
     name = "past_key_values"
     if function.name in _OF_GENERATE:
@@ -213,11 +188,8 @@ def _has_own_pairs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def _sorts(function: ast.AST) -> bool:
     """Return True if a function tells tuples from caches itself."""
     return any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Name)
-        and n.func.id == "isinstance"
-        and mentions(n, "past_key_values")
-        for n in ast.walk(function)
+        is_name(n.func, "isinstance") and mentions(n, "past_key_values")
+        for n in inside(function, ast.Call)
     )
 
 
@@ -227,16 +199,14 @@ def _in_models(project: Project, source: Source) -> bool:
 
 def _crops(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
-        if not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr != "crop" or receiver(node.func.value) not in _NAMES:
+        owner, name = method_call(node)
+        if name != "crop" or owner is None or receiver(owner) not in _NAMES:
             continue
         if len(node.args) != 1 or node.keywords or guarded(source, node):
             continue
         if _negative(source, node.args[0]):
             continue
         yield problem(
-            "SB707",
             source,
             node,
             "crop() refuses the number of tokens to keep: ValueError",
@@ -268,12 +238,11 @@ def _truth(project: Project) -> Iterator[Problem]:
             for tested in _tested(node.test):
                 if not isinstance(tested, ast.Name) or tested.id not in _SURE:
                     continue
-                if _only_makes_one(node, tested.id) or guarded(source, node):
+                if _only_makes_one(node, tested.id) or _iterated(source, tested):
                     continue
-                if _iterated(source, tested):
+                if guarded(source, node):
                     continue
                 yield problem(
-                    "SB708",
                     source,
                     tested,
                     f"an empty cache counts as true, so `if {tested.id}` takes the prompt for a "
@@ -291,8 +260,7 @@ def _tested(test: ast.expr) -> Iterator[ast.expr]:
     """
     if isinstance(test, ast.BoolOp):
         certain = isinstance(test.op, ast.Or) or all(
-            _asks_for_none(value) or (isinstance(value, ast.Name) and value.id in _SURE)
-            for value in test.values
+            _asks_for_none(value) or is_name(value, *_SURE) for value in test.values
         )
         for value in test.values:
             if certain or not isinstance(value, ast.Name):
@@ -338,7 +306,6 @@ def _keyword(project: Project) -> Iterator[Problem]:
         if releases is None:
             continue
         yield problem(
-            "SB709",
             source,
             next(k for k in node.keywords if k.arg == name),
             f"this layer of the library ignores {name}=, so its cache stays empty",
@@ -359,15 +326,12 @@ def _renamed(project: Project) -> Iterator[Problem]:
         for method in (m for m in map(entry.method, ("forward", _PREPARE)) if m is not None):
             named = argument_names(method)
             old = named & _OLD_NAMES
+            if not old or "cache" in named:
+                continue
             # a text "cache" is a look into **kwargs, or the decorator that renames it
-            if (
-                not old
-                or "cache" in named
-                or any(is_constant(n, "cache") for n in ast.walk(method))
-            ):
+            if any(is_constant(n, "cache") for n in ast.walk(method)):
                 continue
             yield problem(
-                "SB713",
                 entry.source,
                 method,
                 f"generate() passes the cache as cache=, and {method.name}() only takes {min(old)}=",
@@ -388,7 +352,6 @@ def _renamed_fields(project: Project) -> Iterator[Problem]:
         if not old or "cache" in fields or "ModelOutput" not in bases:
             continue
         yield problem(
-            "SB713",
             entry.source,
             entry.node,
             f"ModelOutput changes the keyword {min(old)}= to cache=, and {entry.name} has no such field",
@@ -418,7 +381,6 @@ def _unknown_positions(project: Project) -> Iterator[Problem]:
         if is_known and not takes and not forward.decorator_list:
             source = next(c for c in classes if c.method("forward") is forward).source
             yield problem(
-                "SB721",
                 source,
                 forward,
                 "generate() passes cache_position, which this forward does not take: TypeError",

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
-    asks,
+from samebits.lint.project import Class, Project, asks, is_base_config, is_config, problem
+from samebits.lint.releases import since
+from samebits.lint.syntax import (
     assigned,
-    is_base_config,
-    is_base_init,
-    is_config,
+    inside,
     is_constant,
+    is_name,
     is_self,
     mentions,
+    method_call,
     own_attribute,
-    problem,
+    receiver,
+    stores,
 )
-from samebits.lint.releases import since
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -126,22 +125,14 @@ def _config_behind(source: Source, node: ast.Attribute) -> ast.expr | None:
     if function is None or not isinstance(node.value, ast.Name):
         return None
     values = assigned(function, node.value.id)
-    is_argument = any(
-        a.arg == node.value.id for a in ast.walk(function.args) if isinstance(a, ast.arg)
-    )
+    is_argument = any(a.arg == node.value.id for a in inside(function.args, ast.arg))
     return values[0] if len(values) == 1 and not is_argument and _is_config(values[0]) else None
 
 
 def _is_config(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "config" and is_self(node.value)
-    return isinstance(node, ast.Name) and node.id == "config"
-
-
-def _is_of_generate(node: ast.AST) -> bool:
-    """Return True for ``generation_config``, which no model's config is."""
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return name == "generation_config"
+    return is_name(node, "config")
 
 
 def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
@@ -173,7 +164,10 @@ def _missing(project: Project) -> Iterator[Problem]:
     stored = {
         n.attr
         for _, n in project.nodes(ast.Attribute)
-        if isinstance(n.ctx, ast.Store) and not is_self(n.value) and not _is_of_generate(n.value)
+        if isinstance(n.ctx, ast.Store)
+        # no model's config is self, or the config of generate()
+        and receiver(n.value) != "generation_config"
+        and not is_self(n.value)
     }
     for source, node, config in _config_reads(project, REMOVED - stored):
         entry = project.config_of(source, config, node)
@@ -192,15 +186,9 @@ def _missing(project: Project) -> Iterator[Problem]:
 
 def _read_by_itself(project: Project) -> Iterator[Problem]:
     """Find a config that reads in ``__init__`` what its base class set, as copies of BART's do."""
-    for entry in project.configs:
-        classes, outside = project.family(entry)
-        init = entry.method("__init__")
-        if init is None or not all(map(is_base_config, outside)):
-            continue
-        for node in ast.walk(init):
-            if not isinstance(node, ast.Attribute) or node.attr not in _GENERATION:
-                continue
-            if not isinstance(node.ctx, ast.Load) or not is_self(node.value):
+    for entry, classes in _plain_configs(project):
+        for node in inside(entry.method("__init__"), ast.Attribute):
+            if own_attribute(node) not in _GENERATION or not isinstance(node.ctx, ast.Load):
                 continue
             is_set = any(_sets(c, node.attr, node if c == entry else None) for c in classes)
             if is_set or guarded(entry.source, node) or asks(entry.source, node, node.attr):
@@ -210,18 +198,12 @@ def _read_by_itself(project: Project) -> Iterator[Problem]:
 
 def _read_by_methods(project: Project) -> Iterator[Problem]:
     """Find a config whose methods or properties read what the base config no longer sets."""
-    for entry in project.configs:
-        classes, outside = project.family(entry)
-        if not outside or not all(map(is_base_config, outside)):
-            continue
+    for entry, classes in _plain_configs(project):
         written = project.checkpoint(entry.source) or {}
         stated = written.keys() - _GENERATION
-        for method in entry.methods():
-            for node in ast.walk(method) if method.name != "__init__" else ():
-                if (
-                    not isinstance(node, ast.Attribute)
-                    or own_attribute(node) not in REMOVED - stated
-                ):
+        for method in (m for m in entry.methods() if m.name != "__init__"):
+            for node in inside(method, ast.Attribute):
+                if own_attribute(node) not in REMOVED - stated:
                     continue
                 is_set = any(_sets(c, node.attr) for c in classes)
                 if is_set or not isinstance(node.ctx, ast.Load) or guarded(entry.source, node):
@@ -229,9 +211,16 @@ def _read_by_methods(project: Project) -> Iterator[Problem]:
                 yield _unset(entry, entry.source, node)
 
 
+def _plain_configs(project: Project) -> Iterator[tuple[Class, list[Class]]]:
+    """Yield the config classes that derive from no model's config, each with its ancestors in the project."""
+    for entry in project.configs:
+        classes, outside = project.family(entry)
+        if all(map(is_base_config, outside)):
+            yield entry, classes
+
+
 def _unset(entry: Class, source: Source, node: ast.Attribute) -> Problem:
     return problem(
-        "SB201",
         source,
         node,
         f"{entry.name} does not set {node.attr}, and the base config no longer does: "
@@ -267,7 +256,6 @@ def _rope_theta(project: Project) -> Iterator[Problem]:
             f'else {config}.rope_parameters["rope_theta"])'
         )
         yield problem(
-            "SB202",
             source,
             node,
             "a config class of the library has no rope_theta: AttributeError",
@@ -292,7 +280,6 @@ def _rope_default(project: Project) -> Iterator[Problem]:
         if guarded(source, node) or not _library_config(project, source, node.args[0], node):
             continue
         yield problem(
-            "SB503",
             source,
             node,
             "the config has no rope_theta, so the default is used and every position is "
@@ -327,7 +314,6 @@ def _rope_scaling(project: Project) -> Iterator[Problem]:
             seen.add(function)
             result = f"KeyError: {key!r}" if kind is ast.Subscript else f"{key} is None"
             yield problem(
-                "SB507",
                 source,
                 node,
                 "config.rope_scaling is a dict with rope_type 'default' where config.json has none: "
@@ -342,16 +328,12 @@ _NO_KEY = {"KeyError"}
 
 def _key_read(node: ast.AST) -> tuple[str, ast.expr | None]:
     """Return the key and the dict of ``x["key"]`` and ``x.get("key")``; None for anything else."""
-    owner, key = None, None
+    owner, name = method_call(node)
+    key = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         owner, key = node.value, node.slice
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
-        and len(node.args) == 1
-    ):
-        owner, key = node.func.value, node.args[0]
+    elif name != "get":
+        key = None
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return "", None
     return key.value, owner
@@ -390,9 +372,8 @@ def _asks_whether(source: Source, function: ast.AST, owner: ast.expr) -> bool:
 def _tells_apart(function: ast.AST, key: str) -> bool:
     """Return True for ``"key" in rope_scaling``, and for a comparison with the type of plain rope."""
     return any(
-        isinstance(n, ast.Compare)
-        and (is_constant(n.left, key) or any(is_constant(m, "default") for m in ast.walk(n)))
-        for n in ast.walk(function)
+        is_constant(n.left, key) or any(is_constant(m, "default") for m in ast.walk(n))
+        for n in inside(function, ast.Compare)
     )
 
 
@@ -421,28 +402,17 @@ def _fills_scaling(
 
 def _order(entry: Class) -> Iterator[str]:
     """Yield ``set`` for an assignment of ``self.rope_scaling`` in ``__init__``, and ``late`` for one behind the base's."""
-    init = entry.method("__init__")
-    called = [
-        n.lineno
-        for n in (ast.walk(init) if init is not None else ())
-        if isinstance(n, ast.Call) and is_base_init(n)
-    ]
-    for node in ast.walk(init) if init is not None and called else ():
-        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
-            continue
-        if own_attribute(node) == "rope_scaling":
-            yield "late" if node.lineno > called[0] else "set"
+    call = entry.base_init()
+    for node in stores(entry.method("__init__")):
+        if call is not None and own_attribute(node) == "rope_scaling":
+            yield "late" if node.lineno > call.lineno else "set"
 
 
 RULES = (
     LintRule("SB201", "error", _missing),
     LintRule("SB201", "error", _read_by_itself),
     LintRule("SB201", "error", _read_by_methods),
-    LintRule(
-        "SB202",
-        "error",
-        _rope_theta,
-    ),
+    LintRule("SB202", "error", _rope_theta),
     LintRule("SB503", "warning", _rope_default),
     LintRule("SB507", "error", _rope_scaling),
 )

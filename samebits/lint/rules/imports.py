@@ -17,17 +17,9 @@ from samebits.lint.names import (
     releases_without,
 )
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
-    asks,
-    is_library_model,
-    is_self,
-    is_super,
-    keyword,
-    problem,
-)
+from samebits.lint.project import Class, Project, asks, is_library_model, problem
 from samebits.lint.releases import between, since
+from samebits.lint.syntax import inside, is_name, is_super, keyword, method_call
 
 if TYPE_CHECKING:
     from samebits.lint.source import Import, Source
@@ -102,7 +94,6 @@ def _kwargs(project: Project) -> Iterator[Problem]:
             continue
         new = entry.name == "TransformersKwargs"
         yield problem(
-            "SB101",
             source,
             entry.alias,
             f"importing {entry.name} raises ImportError where it is called "
@@ -156,7 +147,6 @@ def _moved(project: Project) -> Iterator[Problem]:
         mask = mask_of(module, name) if module else None
         if _is_foreign(name):
             yield problem(
-                "SB102",
                 source,
                 entry.alias,
                 f"importing {name} from {module} raises ImportError: TensorFlow and JAX are gone",
@@ -180,7 +170,6 @@ def _moved(project: Project) -> Iterator[Problem]:
             begin = source.text.index(module, start)
             edits = [Edit(begin, begin + len(module), place)]
         yield problem(
-            "SB102",
             source,
             entry.alias,
             f"importing {name} from {module} raises ImportError",
@@ -204,7 +193,7 @@ def _unheard(project: Project) -> Iterator[Problem]:
         if missing is not None:
             error = "AttributeError" if isinstance(node, ast.Attribute) else "ImportError"
             text = f"no known release has {missing}: {error}"
-            yield problem("SB102", source, node, text, never(), _advice(module, name))
+            yield problem(source, node, text, never(), _advice(module, name))
 
 
 def _imported(project: Project) -> Iterator[tuple[Source, ast.alias, str, str]]:
@@ -216,14 +205,17 @@ def _imported(project: Project) -> Iterator[tuple[Source, ast.alias, str, str]]:
 
 def _read_of_modules(project: Project) -> Iterator[tuple[Source, ast.Attribute, str, str]]:
     """Yield attributes that are read of modules of the library unguarded, and that no release is known to lack."""
-    stored = _stored(project)
     for source, node in project.nodes(ast.Attribute):
         module, _, name = source.from_library(node).rpartition(".")
         if not isinstance(node.ctx, ast.Load) or not module or names_of(module) is None:
             continue
         if guarded(source, node) or guarded_import(source, node) or asks(source, node, name):
             continue
-        if name in stored or not _binds_module(source, node) or mask_of(module, name) is not None:
+        if (
+            name in project.stored
+            or not _binds_module(source, node)
+            or mask_of(module, name) is not None
+        ):
             continue
         yield source, node, module, name
 
@@ -277,11 +269,6 @@ def _has_own_library(project: Project) -> bool:
     )
 
 
-def _stored(project: Project) -> set[str]:
-    """Return the names of attributes that code sets, as it may on a module of the library."""
-    return {n.attr for _, n in project.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
-
-
 def _binds_module(source: Source, node: ast.Attribute) -> bool:
     """Return True if the first name of a chain is an import, and nothing else in the file."""
     root: ast.expr = node
@@ -299,13 +286,11 @@ def _last(module: str) -> str:
 
 def _no_generation(project: Project) -> Iterator[Problem]:
     for entry in project.models:
-        if not entry.name.endswith(("ForCausalLM", "LMHeadModel")) or not project.only_base_model(
-            entry
-        ):
+        if not entry.name.endswith(("ForCausalLM", "LMHeadModel")):
+            continue
+        if not project.only_base_model(entry) or project.has_generation(entry):
             continue
         classes, _ = project.family(entry)
-        if project.has_generation(entry):
-            continue
         if any(c.method("generate") for c in classes) or project.subclasses(entry):
             continue
         prepares = any(c.method("prepare_inputs_for_generation") for c in classes)
@@ -314,7 +299,6 @@ def _no_generation(project: Project) -> Iterator[Problem]:
         if project.is_part(entry):
             continue  # another model generates
         yield problem(
-            "SB103",
             entry.source,
             entry.node.bases[0],
             f"{entry.name} does not derive from GenerationMixin, so it has no generate()",
@@ -396,12 +380,10 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
             continue
         own = {m.name for c in classes for m in c.methods()}
         called = {_own_call(node) for c in classes for node in ast.walk(c.node)}
-        for node in ast.walk(entry.node):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            name, owner = node.func.attr, node.func.value
+        for node in inside(entry.node, ast.Call):
+            owner, name = method_call(node)
             on_self = bool(_own_call(node))
-            if name not in _METHODS or (not on_self and not is_super(owner)):
+            if name not in _METHODS or owner is None or not (on_self or is_super(owner)):
                 continue
             if (on_self and name in own) or guarded(entry.source, node):
                 continue
@@ -411,7 +393,6 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
                 continue
             releases, remedy = _METHODS[name]
             yield problem(
-                "SB104",
                 entry.source,
                 node.func,
                 f"a model has no {name}(): AttributeError",
@@ -422,11 +403,8 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
 
 def _own_call(node: ast.AST) -> str:
     """Return the name of the method in ``self.name()`` or ``cls.name()``; '' for anything else."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return ""
-    owner = node.func.value
-    on_class = isinstance(owner, ast.Name) and owner.id == "cls"
-    return node.func.attr if on_class or is_self(owner) else ""
+    owner, name = method_call(node)
+    return name if is_name(owner, "self", "cls") else ""
 
 
 _KEYWORDS = {
@@ -441,14 +419,13 @@ _LOADERS = {"from_pretrained", "from_config", "_from_config"}
 
 def _keywords(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
-        if not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr not in _LOADERS or not _loads_model(project, source, node.func.value):
+        owner, name = method_call(node)
+        if owner is None or name not in _LOADERS or not _loads_model(project, source, owner):
             continue
         for argument in node.keywords:
             if argument.arg not in _KEYWORDS or guarded(source, node):
                 continue
-            if node.func.attr != "from_pretrained" and argument.arg != "dtype":
+            if name != "from_pretrained" and argument.arg != "dtype":
                 continue
             if argument.arg == "dtype" and keyword(node, "torch_dtype"):
                 continue
@@ -456,10 +433,9 @@ def _keywords(project: Project) -> Iterator[Problem]:
             start = source.span(argument)[0]
             edits = [Edit(start, start + len("dtype"), "torch_dtype")]
             yield problem(
-                "SB105",
                 source,
                 argument,
-                f"{node.func.attr}() passes {argument.arg}= on to __init__, which raises TypeError",
+                f"{name}() passes {argument.arg}= on to __init__, which raises TypeError",
                 releases,
                 remedy,
                 edits if argument.arg == "dtype" else (),
@@ -484,15 +460,7 @@ RULES = (
     LintRule("SB101", "error", _kwargs),
     LintRule("SB102", "error", _moved),
     LintRule("SB102", "error", _unheard),
-    LintRule(
-        "SB103",
-        "warning",
-        _no_generation,
-    ),
+    LintRule("SB103", "warning", _no_generation),
     LintRule("SB104", "error", _removed_methods),
-    LintRule(
-        "SB105",
-        "error",
-        _keywords,
-    ),
+    LintRule("SB105", "error", _keywords),
 )

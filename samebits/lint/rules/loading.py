@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
+from samebits.lint.project import Class, Project, is_library_model, problem
+from samebits.lint.releases import between, since, union
+from samebits.lint.syntax import (
+    Function,
+    inside,
     is_constant,
-    is_library_model,
-    is_self,
+    is_name,
     is_super,
     keyword,
     mentions,
+    method_call,
     own_attribute,
-    problem,
     receiver,
 )
-from samebits.lint.releases import between, since, union
-from samebits.lint.source import Function, Source
+
+if TYPE_CHECKING:
+    from samebits.lint.source import Source
 
 _FACTORIES = {
     "arange",
@@ -42,9 +45,8 @@ _RELEASES_OF_BUFFERS = since("5.0")
 
 def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
     """Return name and value of ``self.register_buffer(name, value, persistent=False)``."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    if node.func.attr != "register_buffer" or not is_self(node.func.value):
+    owner, called = method_call(node)
+    if not isinstance(node, ast.Call) or called != "register_buffer" or not is_name(owner, "self"):
         return None
     keywords = {k.arg: k.value for k in node.keywords}
     places = dict(zip(("name", "tensor", "persistent"), node.args, strict=False)) | keywords
@@ -91,7 +93,6 @@ def _unwritten(project: Project) -> Iterator[Problem]:
                 if _filled_by_library(project, entry) or guarded(source, node):
                     continue
                 yield problem(
-                    "SB301",
                     source,
                     node,
                     f"loading loses what __init__ computed for the buffer {name}: no load fills it, "
@@ -122,27 +123,17 @@ def _is_switched_off(config: dict[str, Any], value: ast.expr) -> bool:
 
 def _written_by_init(project: Project) -> set[str]:
     """Return every attribute and string in an ``_init_weights`` and in what it calls."""
-    names: set[str] = set()
-    visited: set[str] = {"forward", "__init__"}
-    todo = [
-        n
-        for s in project.sources
-        for n in s.nodes
-        if isinstance(n, Function) and n.name == "_init_weights"
-    ]
     methods: dict[str, list[Function]] = {}
     for source in project.sources:
-        for node in source.nodes:
-            if isinstance(node, Function):
-                methods.setdefault(node.name, []).append(node)
+        for function in (n for n in source.nodes if isinstance(n, Function)):
+            methods.setdefault(function.name, []).append(function)
+    names: set[str] = set()
+    visited: set[str] = {"forward", "__init__"}
+    todo = list(methods.get("_init_weights", ()))
     while todo:
         for node in ast.walk(todo.pop()):
-            word = ""
-            if isinstance(node, ast.Attribute):
-                word = node.attr
-            elif isinstance(node, ast.Name):
-                word = node.id
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            word = receiver(node)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 word = node.value
             if word and word not in names:
                 names.add(word)
@@ -175,29 +166,20 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
 def _writes(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Attribute):
         return own_attribute(node) == name and isinstance(node.ctx, ast.Store)
-    buffer = _registered(node)
-    if buffer is not None:
+    if (buffer := _registered(node)) is not None:
         return buffer[0] == name
-    copies = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    if copies and node.func.attr == "copy_":  # type: ignore[attr-defined]
-        return mentions(node.func, name)  # type: ignore[attr-defined]
-    return False
+    owner, called = method_call(node)
+    return called == "copy_" and owner is not None and mentions(owner, name)
 
 
 def _writes_through(entry: Class, constructor: list[Function], node: ast.AST, name: str) -> bool:
     """Return True for a call of one of the constructor's methods that registers the buffer."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    owner, called = method_call(node)
+    method = entry.method(called) if is_name(owner, "self") else None
+    if method is None or method not in constructor:
         return False
-    if not is_self(node.func.value):
-        return False
-    method = entry.method(node.func.attr)
-    return (
-        method is not None
-        and method in constructor
-        and any(
-            (buffer := _registered(n)) is not None and buffer[0] == name for n in ast.walk(method)
-        )
-    )
+    buffers = map(_registered, ast.walk(method))
+    return any(buffer is not None and buffer[0] == name for buffer in buffers)
 
 
 def _only_longer(method: Function, call: ast.AST) -> bool:
@@ -212,23 +194,23 @@ def _tests_values(method: Function, write: ast.AST) -> bool:
     """Return True if the write is made only for certain values of memory: no remedy."""
     reductions = {"any", "all", "isnan", "sum", "max", "abs", "count_nonzero", "equal", "allclose"}
     return any(
-        isinstance(n, ast.Attribute) and n.attr in reductions
+        n.attr in reductions
         for test in _tests_around(method, write)
-        for n in ast.walk(test)
+        for n in inside(test, ast.Attribute)
     )
 
 
 def _tests_around(method: Function, node: ast.AST) -> list[ast.expr]:
     """Return the conditions of every ``if`` that holds a node, in its condition or in a branch."""
-    return [n.test for n in ast.walk(method) if isinstance(n, ast.If) and node in ast.walk(n)]
+    return [n.test for n in inside(method, ast.If) if node in ast.walk(n)]
 
 
 def _past_the_table(constructor: list[Function], method: Function, write: ast.AST) -> bool:
     """Return True if the write is made only for sequences longer than those that __init__ computed."""
     return any(
         _is_longer(constructor, n.test)
-        for n in ast.walk(method)
-        if isinstance(n, ast.If) and any(write in ast.walk(child) for child in n.body)
+        for n in inside(method, ast.If)
+        if any(write in ast.walk(child) for child in n.body)
     )
 
 
@@ -241,8 +223,8 @@ def _is_longer(constructor: list[Function], test: ast.expr) -> bool:
     values = [
         node.value
         for method in constructor
-        for node in ast.walk(method)
-        if isinstance(node, ast.Assign) and limit in map(own_attribute, node.targets)
+        for node in inside(method, ast.Assign)
+        if limit in map(own_attribute, node.targets)
     ]
     return bool(limit and values) and not any(map(_is_literal, values))
 
@@ -268,8 +250,7 @@ def _filled_by_library(project: Project, entry: Class) -> bool:
 def _drops_library_init(entry: Class) -> bool:
     method = entry.method("_init_weights")
     return method is not None and not any(
-        isinstance(n, ast.Attribute) and n.attr == "_init_weights" and is_super(n.value)
-        for n in ast.walk(method)
+        n.attr == "_init_weights" and is_super(n.value) for n in inside(method, ast.Attribute)
     )
 
 
@@ -290,7 +271,6 @@ def _library_rotary(project: Project) -> Iterator[Problem]:
         if not near or method is None or mentions(method, "inv_freq"):
             continue
         yield problem(
-            "SB301",
             entry.source,
             method.body[0],
             f"this _init_weights does not call the one of PreTrainedModel, which fills inv_freq of "
@@ -302,21 +282,21 @@ def _library_rotary(project: Project) -> Iterator[Problem]:
 
 
 def _library_rotaries(entry: Class) -> Iterator[str]:
-    for node in ast.walk(entry.node):
-        if isinstance(node, ast.Call):
-            name = entry.source.from_library(node.func).rpartition(".")[2]
-            if name.endswith("RotaryEmbedding"):
-                yield name
+    for node in inside(entry.node, ast.Call):
+        name = entry.source.from_library(node.func).rpartition(".")[2]
+        if name.endswith("RotaryEmbedding"):
+            yield name
 
 
 def _library_rotaries_below(project: Project, entry: Class) -> list[str]:
     """Return the rotary classes of the library that a model's own classes make."""
-    names, todo, visited = [], [entry], {id(entry.node)}
+    names: list[str] = []
+    todo, visited = [entry], {id(entry.node)}
     while todo:
         current = todo.pop()
-        names += list(_library_rotaries(current))
-        for node in ast.walk(current.node):
-            part = project.resolve(current.source, node) if isinstance(node, ast.Name) else None
+        names += _library_rotaries(current)
+        for node in inside(current.node, ast.Name):
+            part = project.resolve(current.source, node)
             if part is not None and id(part.node) not in visited:
                 visited.add(id(part.node))
                 todo.append(part)
@@ -350,12 +330,8 @@ _INPLACE = {"normal_": "normal_", "uniform_": "uniform_", "zero_": "zeros_", "fi
 
 
 def _overwrites(project: Project) -> Iterator[Problem]:
-    buffers = {
-        buffer[0]
-        for s in project.sources
-        for n in s.nodes
-        if (buffer := _registered(n)) is not None
-    }
+    registered = (_registered(node) for _, node in project.nodes(ast.Call))
+    buffers = {buffer[0] for buffer in registered if buffer is not None}
     parameters = _own_parameters(project)
     for entry in project.models:
         method = entry.method("_init_weights")
@@ -372,7 +348,6 @@ def _overwrites(project: Project) -> Iterator[Problem]:
             )
             way = "through .data" if _overwritten(node) is not None else "in place"
             yield problem(
-                "SB303",
                 entry.source,
                 node,
                 f"this writes {way}, so it replaces loaded weights by initial ones",
@@ -402,9 +377,8 @@ def _own_parameters(project: Project) -> frozenset[str]:
     """Return the attributes to which the code assigns an nn.Parameter, and those of torch's own modules."""
     made = {
         target.attr
-        for source in project.sources
-        for node in source.nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for _, node in project.nodes(ast.Assign)
+        if isinstance(node.value, ast.Call)
         if ast.unparse(node.value.func).rpartition(".")[2] == "Parameter"
         for target in node.targets
         if isinstance(target, ast.Attribute)
@@ -414,37 +388,28 @@ def _own_parameters(project: Project) -> frozenset[str]:
 
 def _written(node: ast.AST, method: Function, parameters: frozenset[str]) -> ast.expr | None:
     """Return the parameter that ``module.scale.copy_(x)`` writes to, of the module that the method gets."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    target = node.func.value
-    if node.func.attr not in {*_INPLACE, "copy_"} or not isinstance(target, ast.Attribute):
+    target, called = method_call(node)
+    if called not in {*_INPLACE, "copy_"} or not isinstance(target, ast.Attribute):
         return None
     root: ast.expr = target
     while isinstance(root, ast.Attribute):
         root = root.value
-    given = [argument.arg for argument in method.args.args[1:]]
-    is_of_module = isinstance(root, ast.Name) and root.id in given
+    is_of_module = is_name(root, *(argument.arg for argument in method.args.args[1:]))
     return target if is_of_module and target.attr in parameters else None
 
 
 def _init_remedy(node: ast.AST) -> str:
     """Return what to write in place of a call; torch.nn.init has no copy."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "copy_"
-    ):
+    if method_call(node)[1] == "copy_":
         return "write it only if not getattr(parameter, '_is_hf_initialized', False), which 5.x sets on what it loaded"
     return "use the functions of torch.nn.init, which leave alone what was loaded"
 
 
 def _overwritten(node: ast.AST) -> ast.expr | None:
     """Return what ``x.weight.data.normal_()`` or ``x.weight.data[i].zero_()`` writes to, less .data."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    owner, called = method_call(node)
+    if not called.endswith("_") or called.startswith("_"):
         return None
-    if not node.func.attr.endswith("_") or node.func.attr.startswith("_"):
-        return None
-    owner = node.func.value
     if isinstance(owner, ast.Subscript):
         owner = owner.value
     if isinstance(owner, ast.Attribute) and owner.attr == "data":
@@ -454,10 +419,10 @@ def _overwritten(node: ast.AST) -> ast.expr | None:
 
 def _init_edits(source: Source, node: ast.AST, target: ast.expr) -> list[Edit]:
     assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Attribute)
-    if isinstance(node.func.value, ast.Subscript):
+    owner, called = method_call(node)
+    if isinstance(owner, ast.Subscript):
         return _padding_edits(source, node, target)
-    name = _INPLACE.get(node.func.attr)
+    name = _INPLACE.get(called)
     init = _init_module(source)
     plain = all(k.arg in {"mean", "std"} for k in node.keywords) and not any(
         isinstance(a, ast.Starred) for a in node.args
@@ -522,13 +487,12 @@ def _value_problem(source: Source, method: Function, node: ast.AST) -> Iterator[
     call = _value_of(source, node)
     if call is None:
         return
-    made = _factory(source, method, call, node)
+    made = _factory(source, method, call)
     if made is None or guarded(source, node) or keyword(made, "device") is not None:
         return
     assert isinstance(node, ast.Call)
     name = source.dotted(made.func).rpartition(".")[2]
     yield problem(
-        "SB305",
         source,
         node,
         f"__init__ needs the values of torch.{name}(), which has none on the meta device",
@@ -550,13 +514,12 @@ def _kept_problem(entry: Class, method: Function, node: ast.AST) -> Iterator[Pro
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
     source, name = entry.source, own_attribute(node.targets[0])
-    made = _factory(source, method, node.value, node) if name else None
+    made = _factory(source, method, node.value) if name else None
     if made is None or guarded(source, node) or keyword(made, "device") is not None:
         return
     if name in _written_otherwise(entry, node) or not _reads_values(entry, method, name):
         return
     yield problem(
-        "SB305",
         source,
         node,
         f"self.{name} is neither a parameter nor a buffer, so it stays on the meta device, without values",
@@ -597,86 +560,74 @@ def _value_of(source: Source, node: ast.AST) -> ast.expr | None:
     """Return the tensor whose values ``x.item()``, ``x.tolist()``, ``x.numpy()``, ``float(x)`` need."""
     if not isinstance(node, ast.Call):
         return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "tolist", "numpy"}:
-        return node.func.value if not node.args and not node.keywords else None
-    if isinstance(node.func, ast.Name) and node.func.id in {"float", "int"} and len(node.args) == 1:
-        inner = node.args[0]
-        return (
-            inner
-            if isinstance(inner, ast.Call) and source.dotted(inner.func).startswith("torch.")
-            else None
-        )
-    return None
+    owner, called = method_call(node)
+    if called in {"item", "tolist", "numpy"}:
+        return owner if not node.args and not node.keywords else None
+    if not is_name(node.func, "float", "int") or len(node.args) != 1:
+        return None
+    inner = node.args[0]
+    is_of_torch = isinstance(inner, ast.Call) and source.dotted(inner.func).startswith("torch.")
+    return inner if is_of_torch else None
 
 
-def _factory(source: Source, method: Function, node: ast.expr, use: ast.AST) -> ast.Call | None:
+def _factory(source: Source, method: Function, node: ast.expr) -> ast.Call | None:
     """Return the call of torch that certainly made a tensor without a device."""
     while True:
         if isinstance(node, ast.Call):
             name = source.dotted(node.func)
             if name.startswith("torch.") and name.removeprefix("torch.") in _FACTORIES:
                 return node
-            if isinstance(node.func, ast.Attribute) and node.func.attr in {
-                "float",
-                "double",
-                "long",
-            }:
-                node = node.func.value
-                continue
-            return None
+            owner, called = method_call(node)
+            if owner is None or called not in {"float", "double", "long"}:
+                return None
+            node = owner
+            continue
         if isinstance(node, ast.BinOp):
             node = node.left if not isinstance(node.left, ast.Constant) else node.right
             continue
         if not isinstance(node, ast.Name):
             return None
-        made = _bound_to(method, node.id, use)
+        made = _bound_to(method, node.id)
         if made is None:
             return None
         node = made
 
 
-def _bound_to(method: Function, name: str, use: ast.AST) -> ast.expr | None:
+def _bound_to(method: Function, name: str) -> ast.expr | None:
     """Return the only value of a local name, or what a loop takes it from."""
     values: list[ast.expr] = []
     for node in ast.walk(method):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
+        if isinstance(node, ast.Assign) and any(is_name(t, name) for t in node.targets):
             values.append(node.value)
         elif isinstance(node, (ast.For, ast.comprehension)) and any(
-            isinstance(t, ast.Name) and t.id == name for t in ast.walk(node.target)
+            is_name(t, name) for t in ast.walk(node.target)
         ):
             inside = not isinstance(node, ast.comprehension) or isinstance(node.target, ast.Name)
             values.append(node.iter if inside else ast.Constant(None))
-    del use
     unique = {ast.dump(v) for v in values}
     if len(unique) != 1 or any(a.arg == name for a in method.args.args):
         return None
     return values[0]
 
 
+_MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
+"""What a call stands in that is not made, or is made otherwise."""
+
+
 def _nested_load(
     project: Project, entry: Class, method: Function, node: ast.AST
 ) -> Iterator[Problem]:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    owner, called = method_call(node)
+    if called != "from_pretrained" or not project.is_model(entry):
         return
-    if node.func.attr != "from_pretrained" or not project.is_model(entry):
-        return
-    name = entry.source.from_library(node.func.value)
+    name = entry.source.from_library(owner)
     last = name.rpartition(".")[2]
     if not last.startswith("AutoModel") and not is_library_model(name):
         return
-    outers = []
-    for outer in entry.source.ancestors(node):
-        if outer is method:
-            break
-        outers.append(outer)
-    if any(
-        isinstance(o, (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)) for o in outers
-    ):
+    outers = takewhile(lambda outer: outer is not method, entry.source.ancestors(node))
+    if any(isinstance(outer, _MAY_NOT_RUN) for outer in outers):
         return
     yield problem(
-        "SB305",
         entry.source,
         node,
         f"{last}.from_pretrained() in __init__ runs on the meta device: RuntimeError",
@@ -693,9 +644,5 @@ def _all_unwritten(project: Project) -> Iterator[Problem]:
 RULES = (
     LintRule("SB301", "warning", _all_unwritten),
     LintRule("SB303", "warning", _overwrites),
-    LintRule(
-        "SB305",
-        "error",
-        _needs_values,
-    ),
+    LintRule("SB305", "error", _needs_values),
 )

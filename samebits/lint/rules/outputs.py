@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
+from samebits.lint.project import Class, Project, problem
+from samebits.lint.releases import between, since
+from samebits.lint.syntax import (
+    Function,
     argument_names,
     assigned,
+    inside,
     is_constant,
+    is_name,
     is_super,
     keyword,
     mentions,
-    problem,
+    method_call,
     receiver,
 )
-from samebits.lint.releases import between, since
-from samebits.lint.source import Function, Source
 from samebits.lint.uses import without
+
+if TYPE_CHECKING:
+    from samebits.lint.source import Source
 
 
 def _layer_outputs(project: Project) -> Iterator[Problem]:
@@ -38,7 +43,6 @@ def _layer_outputs(project: Project) -> Iterator[Problem]:
         if releases is None:
             continue
         yield problem(
-            "SB803",
             source,
             node,
             "this layer of the library returns a tensor, so [0] is the first row of the batch",
@@ -57,11 +61,8 @@ def _call_of(source: Source, node: ast.Subscript) -> ast.Call | None:
         return None
     name = node.value.id
     if any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Name)
-        and n.func.id in {"isinstance", "type"}
-        and mentions(n, name)
-        for n in ast.walk(function)
+        is_name(n.func, "isinstance", "type") and mentions(n, name)
+        for n in inside(function, ast.Call)
     ):
         return None
     calls = assigned(function, name)
@@ -110,7 +111,6 @@ def _logits_to_keep(project: Project) -> Iterator[Problem]:
             if not name.endswith(("ForCausalLM", "ForConditionalGeneration")):
                 continue
             yield problem(
-                "SB804",
                 source,
                 argument,
                 f"{name} ignores {argument.arg}= and returns the logits of all positions",
@@ -124,25 +124,17 @@ def _positions(project: Project) -> Iterator[Problem]:
         method = entry.method("prepare_inputs_for_generation")
         if method is None or guarded(entry.source, method):
             continue
-        if any(isinstance(n, ast.Attribute) and is_super(n.value) for n in ast.walk(method)):
+        if any(is_super(n.value) for n in inside(method, ast.Attribute)):
             continue
-        taken = [n for n in ast.walk(method) if _takes_positions(n)]
+        taken = [n for n in inside(method, ast.Call) if _takes_positions(n)]
         returned = any(
-            is_constant(n, "position_ids")
-            for d in ast.walk(method)
-            if isinstance(d, ast.Dict)
-            for n in d.keys
+            is_constant(n, "position_ids") for d in inside(method, ast.Dict) for n in d.keys
         )
-        cut = any(_cuts(n, "input_ids") for n in ast.walk(method))
-        if not taken or not returned or not cut:
+        if not taken or not returned or not any(_cuts(method, "input_ids")):
             continue
-        if any(
-            _cuts(n, "position_ids") and not _only_if_none(entry.source, n)
-            for n in ast.walk(method)
-        ):
+        if any(not _only_if_none(entry.source, n) for n in _cuts(method, "position_ids")):
             continue
         yield problem(
-            "SB805",
             entry.source,
             taken[0],
             "generate() passes the positions of the whole text, and this method does not cut them to "
@@ -161,11 +153,8 @@ def _without_method(project: Project, entry: Class) -> str:
         needs.append("derive the head from GenerationMixin")
     methods = (c.method("forward") for c in project.family(entry)[0])
     forward = next((method for method in methods if method is not None), None)
-    if (
-        forward is not None
-        and forward.args.kwarg is None
-        and _OWN_POSITIONS not in argument_names(forward)
-    ):
+    is_closed = forward is not None and forward.args.kwarg is None
+    if forward is not None and is_closed and _OWN_POSITIONS not in argument_names(forward):
         needs.append(
             f"let forward take {_OWN_POSITIONS}=None, which the library's method passes up to 5.3"
         )
@@ -192,7 +181,6 @@ def _no_mask(project: Project) -> Iterator[Problem]:
             if used is None or guarded(entry.source, used):
                 continue
             yield problem(
-                "SB718",
                 entry.source,
                 used,
                 "generate() passes None for an attention mask of ones, and this uses it as a tensor: "
@@ -212,58 +200,44 @@ def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
             return not may_be_mask(node.test) and (
                 may_be_mask(node.body) or may_be_mask(node.orelse)
             )
-        return _is_mask_of_kwargs(node) or (isinstance(node, ast.Name) and node.id in held)
+        return _is_mask_of_kwargs(node) or is_name(node, *held)
 
-    for node in ast.walk(method):
-        if not isinstance(node, ast.Assign):
-            continue
+    for node in inside(method, ast.Assign):
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
         if may_be_mask(node.value):
             held |= names
         elif _MASK in names and not any(map(_is_mask_of_kwargs, ast.walk(node.value))):
             return
-    for node in ast.walk(method):
-        if isinstance(node, ast.Compare) and is_constant(node.comparators[0], None):
-            name = node.left.id if isinstance(node.left, ast.Name) else ast.unparse(node.left)
+    for compare in inside(method, ast.Compare):
+        if is_constant(compare.comparators[0], None):
+            name = ast.unparse(compare.left)
             if name in held or "mask" in name:
                 return
-    for node in ast.walk(method):
-        if isinstance(node, ast.Attribute) and may_be_mask(node.value):
-            yield node
+    yield from (n for n in inside(method, ast.Attribute) if may_be_mask(n.value))
 
 
 def _is_mask_of_kwargs(node: ast.AST) -> bool:
     """Return True for ``kwargs["attention_mask"]`` and ``kwargs.get("attention_mask")``."""
-    if isinstance(node, ast.Call) and len(node.args) == 1:
-        taken, key = node.func, node.args[0]
-        if not isinstance(taken, ast.Attribute) or taken.attr not in ("get", "pop"):
-            return False
-        owner: ast.expr = taken.value
-    elif isinstance(node, ast.Subscript):
+    owner, name = method_call(node)
+    key = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
+    if isinstance(node, ast.Subscript):
         owner, key = node.value, node.slice
-    else:
+    elif name not in {"get", "pop"}:
         return False
     return isinstance(owner, ast.Name) and "kwargs" in owner.id and is_constant(key, _MASK)
 
 
-def _takes_positions(node: ast.AST) -> bool:
+def _takes_positions(node: ast.Call) -> bool:
     """Return True for ``kwargs.get("position_ids")`` and ``kwargs.pop("position_ids")``."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in {"get", "pop"}
-        and bool(node.args)
-        and is_constant(node.args[0], "position_ids")
-    )
+    is_taken = method_call(node)[1] in {"get", "pop"} and bool(node.args)
+    return is_taken and is_constant(node.args[0], "position_ids")
 
 
-def _cuts(node: ast.AST, name: str) -> bool:
-    return (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-        and isinstance(node.ctx, ast.Load)
-    )
+def _cuts(method: Function, name: str) -> Iterator[ast.Subscript]:
+    """Yield the reads of a part of a variable."""
+    for node in inside(method, ast.Subscript):
+        if is_name(node.value, name) and isinstance(node.ctx, ast.Load):
+            yield node
 
 
 def _only_if_none(source: Source, node: ast.AST) -> bool:
@@ -278,16 +252,18 @@ def _only_if_none(source: Source, node: ast.AST) -> bool:
 
 def _is_none(node: ast.AST) -> bool:
     """Return True for ``position_ids is None``."""
-    return (
-        isinstance(node, ast.Compare)
-        and isinstance(node.left, ast.Name)
-        and node.left.id == "position_ids"
-        and isinstance(node.ops[0], ast.Is)
-    )
+    if not isinstance(node, ast.Compare):
+        return False
+    return is_name(node.left, "position_ids") and isinstance(node.ops[0], ast.Is)
 
 
 def _chat_template(project: Project) -> Iterator[Problem]:
-    for source, node in _tokenizer_calls(project, {"apply_chat_template"}):
+    for source, node in project.nodes(ast.Call):
+        tokenizer, called = method_call(node)
+        if called != "apply_chat_template" or tokenizer is None or guarded(source, node):
+            continue
+        if receiver(tokenizer) not in _RECEIVERS:
+            continue
         names = {k.arg for k in node.keywords}
         if names & {"return_dict", None} or len(node.args) > 4:
             continue
@@ -300,7 +276,6 @@ def _chat_template(project: Project) -> Iterator[Problem]:
         before = source.text[:end].rstrip()
         plain = before == source.text[:end] and not before.endswith(",")
         yield problem(
-            "SB808",
             source,
             node,
             "apply_chat_template() returns a BatchEncoding, no longer a list of token ids",
@@ -310,16 +285,6 @@ def _chat_template(project: Project) -> Iterator[Problem]:
             if plain and (node.args or node.keywords)
             else (),
         )
-
-
-def _tokenizer_calls(project: Project, names: set[str]) -> Iterator[tuple[Source, ast.Call]]:
-    for source, node in project.nodes(ast.Call):
-        if not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr not in names or guarded(source, node):
-            continue
-        if receiver(node.func.value) in {"tokenizer", "_tokenizer", "tok"}:
-            yield source, node
 
 
 _CALL = "call the tokenizer itself: tokenizer(texts)"
@@ -363,7 +328,7 @@ def _methods(project: Project) -> Iterator[Problem]:
         if "transformers" in source.text and not guarded(source, node):
             shown = f"{name}()" if _calls(source, node) else name
             text = f"{what} has no {shown}: AttributeError"
-            yield problem("SB809", source, node, text, releases, remedy)
+            yield problem(source, node, text, releases, remedy)
 
 
 def _own_tokenizers(project: Project) -> Iterator[Class]:
@@ -390,17 +355,9 @@ def _is_encoding(source: Source, node: ast.Attribute) -> bool:
 
 
 RULES = (
-    LintRule(
-        "SB803",
-        "warning",
-        _layer_outputs,
-    ),
+    LintRule("SB803", "warning", _layer_outputs),
     LintRule("SB804", "warning", _logits_to_keep),
-    LintRule(
-        "SB805",
-        "error",
-        _positions,
-    ),
+    LintRule("SB805", "error", _positions),
     LintRule("SB718", "error", _no_mask),
     LintRule("SB808", "warning", _chat_template),
     LintRule("SB809", "error", _methods),

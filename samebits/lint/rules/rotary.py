@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import (
-    Project,
+from samebits.lint.project import Project, is_base_config, problem
+from samebits.lint.releases import between, since
+from samebits.lint.syntax import (
+    Function,
     argument_names,
-    is_base_config,
-    is_base_init,
     is_constant,
     keyword,
     mentions,
     own_attribute,
-    problem,
+    stores,
 )
-from samebits.lint.releases import between, since
 from samebits.lint.uses import without
 
 if TYPE_CHECKING:
     from samebits.lint.project import Class
-    from samebits.lint.source import Function, Source
+    from samebits.lint.source import Source
 
 _EMBEDDING = "RotaryEmbedding"
 _WITHOUT_KIND = 2
@@ -50,7 +49,6 @@ def _default_key(project: Project) -> Iterator[Problem]:
             if not isinstance(key, ast.Constant) and _asks_for_default(source, node):
                 continue
             yield problem(
-                "SB501",
                 source,
                 node,
                 'ROPE_INIT_FUNCTIONS has no entry "default": KeyError for a model with plain rope',
@@ -92,7 +90,6 @@ def _device(project: Project) -> Iterator[Problem]:
         if guarded(source, node):
             continue
         yield problem(
-            "SB502",
             source,
             device,
             f"{name} takes only a config: a device fails on the meta device, and then raises "
@@ -115,7 +112,6 @@ def _kind_of_layer(project: Project) -> Iterator[Problem]:
         if any(isinstance(a, ast.Starred) or getattr(a, "arg", "") in _KIND for a in given):
             continue
         yield problem(
-            "SB502",
             source,
             node,
             f"{held} has frequencies for each kind of layer: a call without layer_type raises",
@@ -160,7 +156,6 @@ def _dtype(project: Project) -> Iterator[Problem]:
             if not (reads or asks) or method is None or method.name == "forward":
                 continue
             yield problem(
-                "SB504",
                 source,
                 node,
                 "config.dtype does not exist in older releases, so the frequencies get a different dtype",
@@ -177,9 +172,10 @@ def _lost_base(project: Project) -> Iterator[Problem]:
     ):
         return
     for entry in project.configs:
-        init, source = entry.method("__init__"), entry.source
-        call = _filling_call(entry, init) if init is not None else None
+        init, source, call = entry.method("__init__"), entry.source, entry.base_init()
         if init is None or call is None or "rope_theta" not in argument_names(init):
+            continue
+        if not (call.args or call.keywords) or not _fills_parameters(entry, init, call):
             continue
         if keyword(call, "rope_theta") or guarded(source, call):
             continue
@@ -187,7 +183,6 @@ def _lost_base(project: Project) -> Iterator[Problem]:
             continue
         start = source.span(call.args[0] if call.args else call.keywords[0])[0]
         yield problem(
-            "SB508",
             source,
             call,
             "this passes no rope_theta on, so the base of rope_parameters is 10000",
@@ -197,17 +192,11 @@ def _lost_base(project: Project) -> Iterator[Problem]:
         )
 
 
-def _filling_call(entry: Class, init: Function) -> ast.Call | None:
-    """Return the base's ``__init__``, if it makes rope_parameters of what the class has set before as rope_scaling."""
-    if mentions(entry.node, "rope_parameters"):
-        return None
-    calls = [n for n in ast.walk(init) if isinstance(n, ast.Call) and is_base_init(n)]
-    set_before = any(
-        own_attribute(node) == "rope_scaling" and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(init)
-        if isinstance(node, ast.Attribute) and calls and node.lineno < calls[0].lineno
+def _fills_parameters(entry: Class, init: Function, call: ast.Call) -> bool:
+    """Return True if the base's ``__init__`` makes rope_parameters of what the class has set before as rope_scaling."""
+    return not mentions(entry.node, "rope_parameters") and any(
+        own_attribute(node) == "rope_scaling" and node.lineno < call.lineno for node in stores(init)
     )
-    return calls[0] if set_before and (calls[0].args or calls[0].keywords) else None
 
 
 RULES = (

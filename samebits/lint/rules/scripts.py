@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
-    assigned,
-    is_constant,
-    is_library_model,
-    is_self,
-    keyword,
-    problem,
-)
+from samebits.lint.project import Class, Project, is_library_model, problem
 from samebits.lint.releases import since
+from samebits.lint.syntax import assigned, is_constant, is_self, keyword, method_call
 from samebits.lint.uses import names, without
 
 if TYPE_CHECKING:
@@ -60,7 +52,6 @@ def _arguments(project: Project) -> Iterator[Problem]:
             if releases is None or guarded(source, node):
                 continue
             yield problem(
-                "SB106",
                 source,
                 argument,
                 f"{called}() takes no {argument.arg}: TypeError",
@@ -101,7 +92,6 @@ def _images_beside_chat(project: Project) -> Iterator[Problem]:
         if _last(made) != "pipeline" or guarded(source, node):
             continue
         yield problem(
-            "SB106",
             source,
             images,
             "a pipeline takes the images of a chat in its messages alone: ValueError",
@@ -117,13 +107,11 @@ def _untyped_tokens(project: Project) -> Iterator[Problem]:
         grid = passed.get("image_grid_thw") or passed.get("video_grid_thw")
         if grid is None or passed.keys() & _TYPES_OR_POSITIONS or guarded(source, node):
             continue
-        called = node.func
-        if isinstance(called, ast.Attribute) and called.attr in {"forward", "generate"}:
-            called = called.value
+        model, name = method_call(node)
+        called = model if model is not None and name in {"forward", "generate"} else node.func
         held = _last(instance_class(project, source, called))
         if _HAS_TYPES.match(held):
             yield problem(
-                "SB913",
                 source,
                 grid,
                 f"a model of {held} is given {grid.arg} without mm_token_type_ids: ValueError, or positions of text",
@@ -150,21 +138,18 @@ def _is_chat(source: Source, node: ast.expr) -> bool:
 
 def _are_messages(node: ast.expr) -> bool:
     first = node.elts[0] if isinstance(node, ast.List) and node.elts else None
-    return isinstance(first, ast.Dict) and any(
-        is_constant(key, "role") for key in first.keys if key is not None
-    )
+    return isinstance(first, ast.Dict) and any(is_constant(key, "role") for key in first.keys)
 
 
 def _ignored(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
-        loads = isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-        owner = _last(
-            source.from_library(node.func.value if loads else node.func)  # type: ignore[attr-defined]
-        )
+        of, called = method_call(node)
+        loads = called == "from_pretrained"
+        owner = _last(source.from_library(of if loads else node.func))
         for argument in node.keywords if owner else ():
             words = _no_effect(owner, argument, loads=loads)
             if words is not None and not guarded(source, node):
-                yield problem("SB107", source, argument, words[0], since("5.0"), words[1])
+                yield problem(source, argument, words[0], since("5.0"), words[1])
 
 
 def _no_effect(owner: str, argument: ast.keyword, *, loads: bool) -> tuple[str, str] | None:
@@ -193,11 +178,9 @@ def _no_effect(owner: str, argument: ast.keyword, *, loads: bool) -> tuple[str, 
 
 
 def _attributes(project: Project) -> Iterator[Problem]:
-    stored = {n.attr for _, n in project.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
+    asked = (_LOST | names("attributes")) - project.stored
     for source, node in project.nodes(ast.Attribute):
-        if not isinstance(node.ctx, ast.Load) or node.attr not in _LOST | names("attributes"):
-            continue
-        if node.attr in stored:
+        if not isinstance(node.ctx, ast.Load) or node.attr not in asked:
             continue
         owner = _owner(project, source, node)
         releases = without("attributes", owner, node.attr) if owner else None
@@ -206,7 +189,6 @@ def _attributes(project: Project) -> Iterator[Problem]:
         if releases is None or guarded(source, node):
             continue
         yield problem(
-            "SB108",
             source,
             node,
             f"{owner} has no {node.attr}: AttributeError",
@@ -288,7 +270,6 @@ def _tasks(project: Project) -> Iterator[Problem]:
         releases = without("tasks", "", task)
         if releases is not None and not guarded(source, node):
             yield problem(
-                "SB864",
                 source,
                 value,
                 f"pipeline() has no task {value.value}: KeyError",
@@ -305,7 +286,6 @@ def _variables(project: Project) -> Iterator[Problem]:
         releases = without("variables", "", name)
         if releases is not None and not guarded(source, node):
             yield problem(
-                "SB109",
                 source,
                 node,
                 f"transformers does not read the variable {name}",

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
-    argument_names,
-    is_base_init,
-    own_attribute,
-    problem,
-)
+from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import since
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Function
+from samebits.lint.syntax import argument_names, inside, own_attribute, stores
 
 
 def _base_called_too_early(project: Project) -> Iterator[Problem]:
     """Find a base class that is called before what its call of get_vocab() needs is set."""
     for entry in project.classes:
-        bases = project.family(entry)[1]
-        init = entry.method("__init__")
-        if init is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
+        bases, call = project.family(entry)[1], entry.base_init()
+        if call is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
             continue
-        calls = (node for node in ast.walk(init) if isinstance(node, ast.Call))
-        call = next((node for node in calls if is_base_init(node)), None)
-        if call is None or guarded(entry.source, call):
+        if guarded(entry.source, call):
             continue
-        needed = _set_behind(init, call.lineno) & _read_by(entry, "get_vocab", set())
+        needed = _set_behind(entry, call.lineno) & _read_by(entry, "get_vocab", set())
         if needed:
             yield problem(
-                "SB867",
                 entry.source,
                 call,
                 f"this calls get_vocab(), which reads self.{min(needed)}, and that is set behind it",
@@ -45,17 +31,10 @@ def _base_called_too_early(project: Project) -> Iterator[Problem]:
             )
 
 
-def _set_behind(init: Function, line: int) -> set[str]:
+def _set_behind(entry: Class, line: int) -> set[str]:
     """Return the attributes that ``__init__`` sets behind a line, and not before it."""
-    stores = [
-        node
-        for node in ast.walk(init)
-        if isinstance(node, ast.Attribute)
-        and own_attribute(node)
-        and isinstance(node.ctx, ast.Store)
-    ]
-    before = {node.attr for node in stores if node.lineno < line}
-    return {node.attr for node in stores} - before
+    own = [node for node in stores(entry.method("__init__")) if own_attribute(node)]
+    return {node.attr for node in own} - {node.attr for node in own if node.lineno < line}
 
 
 def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
@@ -66,9 +45,8 @@ def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
     visited.add(name)
     read = {
         node.attr
-        for node in ast.walk(method)
-        if isinstance(node, ast.Attribute)
-        and own_attribute(node)
+        for node in inside(method, ast.Attribute)
+        if own_attribute(node)
         and isinstance(node.ctx, ast.Load)
         and entry.attribute(node.attr) is None
     }
@@ -84,7 +62,6 @@ def _pad_without_side(project: Project) -> Iterator[Problem]:
             continue
         if method.args.kwarg is None and "padding_side" not in argument_names(method):
             yield problem(
-                "SB868",
                 entry.source,
                 method,
                 "the base class passes padding_side=: TypeError",

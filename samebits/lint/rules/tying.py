@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, argument_names, is_super, problem
+from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import since
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Function
+from samebits.lint.syntax import Function, argument_names, inside, is_super, method_call
 
 
 def _list_of_keys(project: Project) -> Iterator[Problem]:
@@ -25,7 +22,6 @@ def _list_of_keys(project: Project) -> Iterator[Problem]:
         if tied is not None and names == [tied[0]]:
             edits = [Edit(*entry.source.span(value), f'{{"{tied[0]}": "{tied[1]}"}}')]
         yield problem(
-            "SB401",
             entry.source,
             value,
             "_tied_weights_keys is a list: AttributeError when the model is loaded or saved",
@@ -71,17 +67,17 @@ def _no_post_init(project: Project) -> Iterator[Problem]:
             continue
         family = project.family(entry)[0]
         inits = [init for c in family if (init := c.method("__init__")) is not None]
-        if not inits or any(_calls(project, c, "post_init") for c in family):
+        if not inits or any(_calls(c, "post_init") for c in family):
             continue
-        if any("PreTrained" in name for name in (entry.name,)) or project.is_part(entry):
+        if "PreTrained" in entry.name or project.is_part(entry):
             continue
-        if not any(is_super(n.value) and n.attr == "__init__" for n in _attributes(inits[0])):
+        attributes = inside(inits[0], ast.Attribute)
+        if not any(is_super(n.value) and n.attr == "__init__" for n in attributes):
             continue
         where = entry.method("__init__")
         yield problem(
-            "SB402",
             entry.source,
-            _head(where) if where is not None else entry.node.bases[0],
+            where.body[0] if where is not None else entry.node.bases[0],
             f"{entry.name}.__init__ does not call self.post_init(): AttributeError "
             "(all_tied_weights_keys) while the model loads",
             since("5.0"),
@@ -89,19 +85,10 @@ def _no_post_init(project: Project) -> Iterator[Problem]:
         )
 
 
-def _attributes(node: ast.AST) -> Iterator[ast.Attribute]:
-    yield from (n for n in ast.walk(node) if isinstance(n, ast.Attribute))
-
-
-def _calls(project: Project, entry: Class, name: str) -> bool:
+def _calls(entry: Class, name: str) -> bool:
     """Return True if any method of the class calls ``self.name()``, or defines it."""
-    del project
-    return entry.method(name) is not None or any(a.attr == name for a in _attributes(entry.node))
-
-
-def _head(function: Function) -> ast.AST:
-    """Return a node whose place is the function's first statement."""
-    return function.body[0]
+    attributes = inside(entry.node, ast.Attribute)
+    return entry.method(name) is not None or any(a.attr == name for a in attributes)
 
 
 def _signature(project: Project) -> Iterator[Problem]:
@@ -113,7 +100,6 @@ def _signature(project: Project) -> Iterator[Problem]:
         if {"missing_keys", "recompute_mapping"} <= names:
             continue
         yield problem(
-            "SB403",
             entry.source,
             function.body[0],
             "tie_weights() does not accept missing_keys and recompute_mapping: TypeError while the "
@@ -136,10 +122,9 @@ def _signature_edits(entry: Class, function: Function) -> list[Edit]:
         return []
     end = entry.source.span(arguments.args[0])[1]
     edits = [Edit(end, end, ", *args, **kwargs")]
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr == "tie_weights" and is_super(node.func.value):
+    for node in inside(function, ast.Call):
+        owner, name = method_call(node)
+        if name == "tie_weights" and owner is not None and is_super(owner):
             if node.args or node.keywords:
                 return []
             stop = entry.source.span(node)[1]
@@ -164,7 +149,6 @@ def _untied(project: Project) -> Iterator[Problem]:
         if not _ties(project, entry):
             continue
         yield problem(
-            "SB404",
             entry.source,
             head.body[0],
             f"{entry.name} declares no _tied_weights_keys, so its head is not tied to the "

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import (
-    Class,
-    Project,
-    assigned,
-    is_constant,
-    is_self,
-    is_super,
-    keyword,
-    problem,
-)
+from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import between, since
+from samebits.lint.syntax import assigned, is_constant, is_self, is_super, keyword, method_call
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -27,9 +19,9 @@ if TYPE_CHECKING:
 def _calls(project: Project, method: str) -> Iterator[tuple[Source, ast.Call, set[str | None]]]:
     """Yield the unguarded calls of a method in files that use transformers, with their keywords."""
     for source, node in project.nodes(ast.Call):
-        if not isinstance(node.func, ast.Attribute) or node.func.attr != method:
+        if method_call(node)[1] != method or "transformers" not in source.text:
             continue
-        if "transformers" in source.text and not guarded(source, node):
+        if not guarded(source, node):
             yield source, node, {k.arg for k in node.keywords}
 
 
@@ -40,7 +32,6 @@ def _assisted(project: Project) -> Iterator[Problem]:
         if _is_none(node, "assistant_model"):
             continue
         yield problem(
-            "SB907",
             source,
             node,
             "generate() with assistant_model and min_new_tokens raises ValueError",
@@ -60,7 +51,6 @@ def _strategies(project: Project) -> Iterator[Problem]:
         )
         if contrastive or grouped:
             yield problem(
-                "SB908",
                 source,
                 node,
                 "this strategy of generate() needs code from the hub: ValueError without "
@@ -82,7 +72,6 @@ def _pickle(project: Project) -> Iterator[Problem]:
             continue
         if _is_model(project, source, node):
             yield problem(
-                "SB909",
                 source,
                 argument,
                 "save_pretrained() ignores safe_serialization=False and writes safetensors",
@@ -93,19 +82,19 @@ def _pickle(project: Project) -> Iterator[Problem]:
 
 def _is_model(project: Project, source: Source, call: ast.Call) -> bool:
     """Return True for ``self`` and ``super()`` in a model, and for what an auto class loaded."""
-    assert isinstance(call.func, ast.Attribute)
-    node = call.func.value
+    node, _ = method_call(call)
+    assert node is not None
     owner = source.class_of(call)
     if is_super(node) or is_self(node):
         return owner is not None and project.is_model(Class(source, owner))
     values = assigned(source.function(call) or source.tree, ast.unparse(node))
-    return bool(values) and all(
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr == "from_pretrained"
-        and source.from_library(value.func.value).rpartition(".")[2].startswith("AutoModel")
-        for value in values
-    )
+    return bool(values) and all(_loads_by_auto_class(source, value) for value in values)
+
+
+def _loads_by_auto_class(source: Source, value: ast.expr) -> bool:
+    auto, name = method_call(value)
+    of_library = source.from_library(auto).rpartition(".")[2]
+    return name == "from_pretrained" and of_library.startswith("AutoModel")
 
 
 def _checkpointing(project: Project) -> Iterator[Problem]:
@@ -115,7 +104,6 @@ def _checkpointing(project: Project) -> Iterator[Problem]:
         if any(c.method("gradient_checkpointing_enable") for c in project.classes):
             continue
         yield problem(
-            "SB911",
             source,
             node,
             "gradient_checkpointing_enable() without arguments sets use_reentrant=True up to 4.57 and "
