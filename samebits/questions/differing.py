@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from samebits.questions.question import ModelSection, Question, Section, in_first_variant
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from samebits.records.question import Key
+    from samebits.findings.rule import Rule
+    from samebits.records.question import Answer, Key
+    from samebits.records.record import Record
     from samebits.records.report import Report, Row
 
 NOT_OBSERVED = "\N{EN DASH}"
 
+_OF_MODEL = 50
+"""How far behind its place in findings.md a section stands on the page of a model."""
 _MAX_MODELS = 6
 Line = tuple[Markdown, ...]
 """A thing, and what it is in each environment."""
@@ -57,7 +62,7 @@ def once_for_models(models: Mapping[str, Iterable[Line]]) -> list[Line]:
 
 
 class Differing(NamedTuple):
-    """Sections of a question whose rows have ``stacks``, and in ``compared`` the ``differences`` of each."""
+    """A question whose rows have ``stacks``, and in ``compared`` the ``differences`` of each, and its sections."""
 
     title: str
     thing: str
@@ -69,6 +74,27 @@ class Differing(NamedTuple):
     """Returns the thing that a difference is about."""
     in_words: Callable[[Any, str], str]
     """Returns what a thing is, from what a cell has left and its name."""
+
+    def question(
+        self,
+        differences: Callable[[Any, Any], Iterable[Record]],
+        rules: tuple[Rule, ...],
+        order: int,
+    ) -> Question:
+        """Return the question, asked by its phase in the first variant; ``order`` is that of its sections."""
+
+        def report(first: str, reference: Answer, candidate: Answer) -> dict[str, object]:
+            return {"reference": first, "differences": tuple(differences(reference, candidate))}
+
+        return Question(
+            key=self.key,
+            options=in_first_variant,
+            of_captures=self.key.kept(report),
+            rules=rules,
+            sections=(Section("findings.md", order, self.of_run),),
+            of_model=(ModelSection(_OF_MODEL + order, self.of_model),),
+            has_details=self.has_details,
+        )
 
     def of_run(self, report: Report) -> Markdown:
         """Return what differs, once for all models in which it is the same; empty if nothing does."""

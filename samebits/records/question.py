@@ -112,13 +112,20 @@ class Key(Generic[C, R]):
         before, after = self.in_cell(reference), self.in_cell(candidate)
         return (before, after) if before is not None and after is not None else None
 
+    def of_both(
+        self, reference: Capture | None, candidate: Capture, compare: Callable[[C, C], Iterable[V]]
+    ) -> Iterable[V]:
+        """Return what ``compare`` says of its answers in two captures; nothing if one has none."""
+        pair = self.on_both(reference, candidate)
+        return compare(*pair) if pair is not None else ()
+
     def by_stack(self, captures: Mapping[str, Capture]) -> dict[str, C]:
         """Return stack -> its answer in the capture of a cell, for the stacks that have one."""
         answers = {stack: self.in_cell(capture) for stack, capture in captures.items()}
         return {stack: answer for stack, answer in answers.items() if answer is not None}
 
     def kept(
-        self, compare: Callable[[str, C, C], Record] | None = None
+        self, compare: Callable[[str, C, C], object] | None = None
     ) -> Callable[[Mapping[str, Capture], str], R | None]:
         """Return what makes its answer of a row: of the captures of its cells, and the reference's stack.
 

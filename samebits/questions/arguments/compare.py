@@ -8,7 +8,6 @@ from typing import NamedTuple
 from samebits.questions.arguments.records import (
     ArgumentDifference,
     ArgumentEffect,
-    ArgumentsReport,
     ArgumentsSignal,
     Kind,
     Method,
@@ -36,7 +35,7 @@ def differences(
     """
     for method in METHODS:
         first, second = reference.of(method), candidate.of(method)
-        for name in first.keys() & second.keys():
+        for name in (name for name in first if name in second):
             before, after = first[name], second[name]
             kind = _kind(method, before, after) if before.named or after.named else None
             if kind is None and before.named and after.named:
@@ -78,7 +77,7 @@ def masked_otherwise(
 
     A side that raises without the mask or with it says nothing: a mask may be required.
     """
-    for prompt in reference.ones.keys() & candidate.ones.keys():
+    for prompt in (prompt for prompt in reference.ones if prompt in candidate.ones):
         sides = reference.ones[prompt], candidate.ones[prompt]
         effects = {side.effect for side in sides}
         if effects in ({_CHANGED, "none"}, {_CHANGED, "rounding"}):
@@ -114,11 +113,6 @@ def _are_close(before: tuple[float, ...], after: tuple[float, ...], band: float)
         return False
     near = all(abs(a - b) <= band * scale for a, b in zip(before[:-1], after[:-1], strict=True))
     return near and abs(before[-1] - after[-1]) <= band * norm
-
-
-def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:
-    """Compare the effects of two environments; ``stack`` is the reference's."""
-    return ArgumentsReport(reference=stack, differences=tuple(differences(reference, candidate)))
 
 
 def _kind_of_reference(

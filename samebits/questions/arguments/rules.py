@@ -26,10 +26,7 @@ def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]
     """Return a check for arguments of a method whose effects differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        pair = ARGUMENTS.on_both(case.reference, case.capture)
-        if pair is None:
-            return
-        for each in differences(*pair):
+        for each in ARGUMENTS.of_both(case.reference, case.capture, differences):
             if (each.method, each.kind) != (method, kind):
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))
@@ -58,11 +55,8 @@ def in_words(effect: ArgumentEffect, method: Method) -> str:
 
 def _other_states(case: Case) -> Iterator[Sighting]:
     """Yield the fields of hidden states whose entries hold something else, once for prompts with the same."""
-    pair = ARGUMENTS.on_both(case.reference, case.capture)
-    if pair is None:
-        return
     seen = set()
-    for each in other_states(*pair):
+    for each in ARGUMENTS.of_both(case.reference, case.capture, other_states):
         if each[1:] not in seen:
             seen.add(each[1:])
             sides = (states_in_words(side) for side in (each.reference, each.candidate))
@@ -76,15 +70,15 @@ def states_in_words(states: Sequence[str]) -> str:
 
 
 def _masked_otherwise(case: Case) -> Iterator[Sighting]:
-    pair = ARGUMENTS.on_both(case.reference, case.capture)
-    for prompt, *effects in masked_otherwise(*pair) if pair else ():
+    others = ARGUMENTS.of_both(case.reference, case.capture, masked_otherwise)
+    for prompt, *effects in others:
         sides = (in_words(side, "forward") for side in effects)
         yield Sighting(f"forward(attention_mask=ones): {prompt}", side_lines(case, *sides))
 
 
 def _led_elsewhere(case: Case) -> Iterator[Sighting]:
-    pair = ARGUMENTS.on_both(case.reference, case.capture)
-    for method, name, *effects in led_elsewhere(*pair) if pair else ():
+    others = ARGUMENTS.of_both(case.reference, case.capture, led_elsewhere)
+    for method, name, *effects in others:
         of = "logits" if method == "forward" else "scores"
         sides = (f"{of} {_first(side.numbers)}" for side in effects)
         without = f"without it both compute {_first(effects[0].without)}"

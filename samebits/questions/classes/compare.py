@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from samebits.questions.classes.records import (
     ClassDifference,
-    ClassesReport,
     ClassesSignal,
     ClassLoad,
     Kind,
@@ -38,17 +37,12 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
             continue
         if kind := _kind(before, after):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
-    for name in reference.from_base.keys() & candidate.from_base.keys():
+    for name in (name for name in reference.from_base if name in candidate.from_base):
         before, after = reference.from_base[name], candidate.from_base[name]
         # the base model of another release may be another part
         is_whole = not (before.elements_left and after.elements_left)
         if is_whole and (kind := _kind(before, after)):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
-
-
-def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
-    """Compare the loads of two environments; ``stack`` is the reference's."""
-    return ClassesReport(reference=stack, differences=tuple(differences(reference, candidate)))
 
 
 _BITS = {"float64": 64, "float32": 32, "bfloat16": 16, "float16": 16}

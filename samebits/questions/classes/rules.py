@@ -14,7 +14,7 @@ from samebits.questions.classes.compare import (
     smaller,
 )
 from samebits.questions.classes.records import CLASSES, ClassLoad, Kind
-from samebits.text.numbers import plural
+from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -30,10 +30,7 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
     """Return a check for classes whose loads differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        pair = CLASSES.on_both(case.reference, case.capture)
-        if pair is None:
-            return
-        for each in differences(*pair):
+        for each in CLASSES.of_both(case.reference, case.capture, differences):
             if each.kind == kind:
                 sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
                 where = f"{each.name}.from_pretrained"
@@ -44,8 +41,7 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
 
 def _other_heads(case: Case) -> Iterator[Sighting]:
     """Find heads that compute something else on a base model that computes the same."""
-    pair = CLASSES.on_both(case.reference, case.capture)
-    for each in differences(*pair) if pair is not None else ():
+    for each in CLASSES.of_both(case.reference, case.capture, differences):
         if each.kind == "head" and each.candidate is not None:
             names = changed_outputs(each.reference, each.candidate)
             loads = (each.reference, each.candidate)
@@ -91,24 +87,16 @@ def _dtypes_of_new_models(case: Case) -> Iterator[Sighting]:
     for arguments, new in answer.made.items() if answer is not None else ():
         where = f"from_config, {arguments}"
         if few := smaller(new):
-            yield Sighting(
-                where, tuple(_some([f"{n}: {', '.join(dtypes)}" for n, dtypes in few.items()]))
-            )
+            lines = [f"{name}: {', '.join(dtypes)}" for name, dtypes in few.items()]
+            yield Sighting(where, first_of(lines, _MAX_TENSORS, "tensor"))
         before = reference.made.get(arguments) if reference is not None else None
         others = other_dtypes(before, new) if before is not None else {}
         if others:
-            lines = _some(
-                [f"{n}: {' or '.join(map(', '.join, pair))}" for n, pair in others.items()]
-            )
+            lines = [f"{n}: {' or '.join(map(', '.join, pair))}" for n, pair in others.items()]
             assert case.reference is not None
             stacks = f"{case.reference.cell.stack} or {case.capture.cell.stack}"
-            yield Sighting(where, (f"under {stacks}", *lines))
-
-
-def _some(lines: list[str]) -> Iterator[str]:
-    yield from lines[:_MAX_TENSORS]
-    if len(lines) > _MAX_TENSORS:
-        yield f"and {plural(len(lines) - _MAX_TENSORS, 'more tensor')}"
+            shown = first_of(lines, _MAX_TENSORS, "tensor")
+            yield Sighting(where, (f"under {stacks}", *shown))
 
 
 RULES = (

@@ -8,7 +8,6 @@ from typing import get_args
 from samebits.questions.edits.records import (
     Edit,
     EditDifference,
-    EditsReport,
     EditsSignal,
     NewValues,
     Part,
@@ -71,7 +70,7 @@ def done_otherwise(before: Edit, after: Edit) -> list[tuple[str, str, str]]:
 
 
 def _broken_on_one_side(before: Edit, after: Edit) -> Iterator[tuple[str, str, str]]:
-    for part in before.broken.keys() ^ after.broken.keys():
+    for part in sorted(before.broken.keys() ^ after.broken.keys()):
         yield part, before.broken.get(part, KEPT), after.broken.get(part, KEPT)
 
 
@@ -92,8 +91,3 @@ def differences(reference: EditsSignal, candidate: EditsSignal) -> Iterator[Edit
 def call_of(edit: str) -> str:
     """Return the call of an edit without its way."""
     return edit.partition(",")[0]
-
-
-def report(stack: str, reference: EditsSignal, candidate: EditsSignal) -> EditsReport:
-    """Return the edits of a candidate compared with those of a reference."""
-    return EditsReport(reference=stack, differences=tuple(differences(reference, candidate)))

@@ -67,9 +67,8 @@ def _other_numbers(case: Case) -> Iterator[Sighting]:
 
 def _one_side(case: Case) -> Iterator[Sighting]:
     """Find programs that are made in one of two releases, each way once."""
-    pair = EXPORTS.on_both(case.reference, case.capture)
     seen = set()
-    for each in differences(*pair) if pair is not None else ():
+    for each in EXPORTS.of_both(case.reference, case.capture, differences):
         sides = each.reference, each.candidate
         raising = [side.outcome == "raises" for side in sides]
         if each.way in seen or not any(raising):

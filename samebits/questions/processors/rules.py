@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.packages import missing_packages, remedy
@@ -30,12 +30,9 @@ _MAX_CASES = 3
 """Cases of one finding that the evidence shows."""
 
 
-def parts_of(case: Case) -> tuple[PartComparison, ...]:
-    """Return what both sides' processors make of seeded inputs; () if one was not observed."""
-    pair = PROCESSORS.on_both(case.reference, case.capture)
-    if pair is None:
-        return ()
-    return comparisons(*pair)
+def parts_of(case: Case) -> Iterable[PartComparison]:
+    """Return what both sides' processors make of seeded inputs; nothing if one was not observed."""
+    return PROCESSORS.of_both(case.reference, case.capture, comparisons)
 
 
 def _other_settings(case: Case) -> Iterator[Sighting]:

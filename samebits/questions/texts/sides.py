@@ -26,5 +26,4 @@ def corpora(case: Case) -> tuple[Outcomes, Outcomes] | None:
 @lru_cache(maxsize=1)
 def compared(case: Case) -> tuple[OperationComparison, ...]:
     """Return all operations on both sides, which one rule after the other asks for."""
-    pair = texts_pair(case)
-    return comparisons(*pair) if pair is not None else ()
+    return tuple(TEXTS.of_both(case.reference, case.capture, comparisons))

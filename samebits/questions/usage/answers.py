@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
-from samebits.questions.usage.records import CACHES, SecondCall, UsageSignal, with_cache
+from samebits.questions.usage.records import CACHES, UsageSignal, with_cache
 
+if TYPE_CHECKING:
+    from samebits.questions.usage.generation import GenerationSignal
+    from samebits.questions.usage.records import (
+        Assisted,
+        Attentions,
+        CacheHeld,
+        CachePosition,
+        Checkpointing,
+        Packed,
+        PositionIds,
+        SavedFiles,
+        SecondCall,
+    )
+
+T = TypeVar("T")
+Answer = Callable[[UsageSignal, str], str]
+"""Takes a signal and the dtype of its variant; returns '' without an answer."""
 _SHOWN_TOKENS = 6
 _SHOWN_DEFAULTS = (
     "do_sample",
@@ -27,23 +44,25 @@ class Usage(NamedTuple):
     """One thing that a user does, and how to put its result into words."""
 
     what: str
-    answer: Callable[[UsageSignal, str], str]
-    """Takes a signal and the dtype of its variant; returns '' without an answer."""
+    answer: Answer
 
 
-def _maps(usage: UsageSignal, _dtype: str) -> str:
-    attentions = usage.attentions
-    if attentions is None:
-        return ""
-    return (
-        f"{_refusal(attentions.given)}{', different logits' if attentions.logits_changed else ''}"
-    )
+def _of(part: Callable[[UsageSignal], T | None], words: Callable[[T, str], str]) -> Answer:
+    """Return the answer about a part of the signal, in words of the part and the dtype; '' where it was not tried."""
+
+    def answer(usage: UsageSignal, dtype: str) -> str:
+        asked = part(usage)
+        return "" if asked is None else words(asked, dtype)
+
+    return answer
 
 
-def _packed(usage: UsageSignal, dtype: str) -> str:
-    packed = usage.packed
-    if packed is None:
-        return ""
+def _maps(attentions: Attentions, _dtype: str) -> str:
+    other = ", different logits" if attentions.logits_changed else ""
+    return f"{_refusal(attentions.given)}{other}"
+
+
+def _packed(packed: Packed, dtype: str) -> str:
     results = [packed.sees(way, dtype) for way in packed.ways]
     if None in results:
         refused = [way.refused for way in packed.ways if way.refused]
@@ -57,39 +76,26 @@ def _packed(usage: UsageSignal, dtype: str) -> str:
     )
 
 
-def _keys(usage: UsageSignal, _dtype: str) -> str:
-    cache = usage.cache
-    if cache is None or not cache.layers:
+def _keys(cache: CacheHeld, _dtype: str) -> str:
+    if not cache.layers:
         return ""
     return "fewer than fed" if any(layer.keys < cache.fed for layer in cache.layers) else "all"
 
 
-def _cache_position(usage: UsageSignal, _dtype: str) -> str:
-    cache_position = usage.cache_position
-    if cache_position is None:
-        return ""
+def _cache_position(cache_position: CachePosition, _dtype: str) -> str:
     if cache_position.wrong == "the same logits":
         return "no effect" if cache_position.named else "ignored"
     return "used" if cache_position.wrong == "other logits" else _refusal(cache_position.wrong)
 
 
-def _second(second: SecondCall | None, dtype: str) -> str:
-    if second is None or second.refused:
-        return "" if second is None else _refusal(second.refused)
+def _second(second: SecondCall, dtype: str) -> str:
+    if second.refused:
+        return _refusal(second.refused)
     agrees = second.agrees(dtype)
     return "" if agrees is None else "the same scores" if agrees else "other scores"
 
 
-def _called(name: str) -> Callable[[UsageSignal, str], str]:
-    """Return the answer of a call with a kind of cache."""
-    call = with_cache(name)
-    return lambda usage, dtype: _second(call(usage), dtype)
-
-
-def _position_ids(usage: UsageSignal, _dtype: str) -> str:
-    position_ids = usage.position_ids
-    if position_ids is None:
-        return ""
+def _position_ids(position_ids: PositionIds, _dtype: str) -> str:
     if position_ids.refused:
         return _refusal(position_ids.refused)
     if len(position_ids.fed) > 1 and len(set(position_ids.fed)) == 1:
@@ -97,25 +103,17 @@ def _position_ids(usage: UsageSignal, _dtype: str) -> str:
     return "advance" if position_ids.same_logits else "different logits"
 
 
-def _assisted(usage: UsageSignal, _dtype: str) -> str:
-    assisted = usage.assisted
-    if assisted is None:
-        return ""
+def _assisted(assisted: Assisted, _dtype: str) -> str:
     return "no assistant" if assisted.plain else _outcome(assisted.min_new_tokens)
 
 
-def _strategy(name: str) -> Callable[[UsageSignal, str], str]:
-    def answer(usage: UsageSignal, _dtype: str) -> str:
-        strategies = usage.strategies
-        return "" if strategies is None or name not in strategies else _outcome(strategies[name])
-
-    return answer
+def _strategy(name: str) -> Answer:
+    return _of(
+        lambda usage: (usage.strategies or {}).get(name), lambda error, _dtype: _outcome(error)
+    )
 
 
-def _defaults(usage: UsageSignal, _dtype: str) -> str:
-    generation = usage.generation
-    if generation is None:
-        return ""
+def _defaults(generation: GenerationSignal, _dtype: str) -> str:
     return ", ".join(
         f"{name}={generation.config[name]}"
         for name in _SHOWN_DEFAULTS
@@ -124,44 +122,39 @@ def _defaults(usage: UsageSignal, _dtype: str) -> str:
     )
 
 
-def _way(name: str) -> Callable[[UsageSignal, str], str]:
+def _way(name: str) -> Answer:
     """Return the tokens of a way, or its exception; draws depend on the machine."""
 
-    def answer(usage: UsageSignal, _dtype: str) -> str:
-        way = usage.generation.ways.get(name) if usage.generation is not None else None
+    def words(generation: GenerationSignal, _dtype: str) -> str:
+        way = generation.ways.get(name)
         if way is None or way.drew:
             return ""
         if way.refused:
             return _refusal(way.refused)
         return " ".join(map(str, way.tokens[0][-_SHOWN_TOKENS:])) if way.tokens else ""
 
-    return answer
+    return _of(_generation, words)
 
 
-def _files(usage: UsageSignal, _dtype: str) -> str:
-    if usage.saved is None or usage.saved.refused:
-        return "" if usage.saved is None else _refusal(usage.saved.refused)
-    ends = (name.rpartition(".")[2] for name in usage.saved.files if not name.endswith(".json"))
+def _generation(usage: UsageSignal) -> GenerationSignal | None:
+    return usage.generation
+
+
+def _saved(words: Callable[[SavedFiles, str], str]) -> Answer:
+    return _of(lambda usage: usage.saved, words)
+
+
+def _files(saved: SavedFiles, _dtype: str) -> str:
+    if saved.refused:
+        return _refusal(saved.refused)
+    ends = (name.rpartition(".")[2] for name in saved.files if not name.endswith(".json"))
     return ", ".join(dict.fromkeys(end for end in ends if end in {"bin", "safetensors"}))
 
 
-def _dtype_key(usage: UsageSignal, _dtype: str) -> str:
-    return ", ".join(usage.saved.dtype_keys) if usage.saved is not None else ""
-
-
-def _shards(usage: UsageSignal, _dtype: str) -> str:
-    return usage.saved.max_shard_size if usage.saved is not None else ""
-
-
-def _reentrant(usage: UsageSignal, _dtype: str) -> str:
-    checkpointing = usage.checkpointing
-    if checkpointing is None:
-        return ""
-    return (
-        _refusal(checkpointing.refused)
-        if checkpointing.refused
-        else str(checkpointing.use_reentrant)
-    )
+def _reentrant(checkpointing: Checkpointing, _dtype: str) -> str:
+    if checkpointing.refused:
+        return _refusal(checkpointing.refused)
+    return str(checkpointing.use_reentrant)
 
 
 def _outcome(error: str) -> str:
@@ -178,22 +171,25 @@ def _refusal(text: str) -> str:
 
 
 USAGES = (
-    Usage("output_attentions=True", _maps),
-    Usage("packed position_ids", _packed),
-    Usage("keys that the cache keeps", _keys),
-    Usage("forward(cache_position)", _cache_position),
-    Usage("second generate()", lambda usage, dtype: _second(usage.repeated, dtype)),
-    *(Usage(f"generate() with a {name} cache", _called(name)) for name in ("static", *CACHES)),
-    Usage("static cache, flex attention", lambda usage, dtype: _second(usage.flex, dtype)),
-    Usage("generate(position_ids)", _position_ids),
-    Usage("assistant, min_new_tokens", _assisted),
+    Usage("output_attentions=True", _of(lambda usage: usage.attentions, _maps)),
+    Usage("packed position_ids", _of(lambda usage: usage.packed, _packed)),
+    Usage("keys that the cache keeps", _of(lambda usage: usage.cache, _keys)),
+    Usage("forward(cache_position)", _of(lambda usage: usage.cache_position, _cache_position)),
+    Usage("second generate()", _of(lambda usage: usage.repeated, _second)),
+    *(
+        Usage(f"generate() with a {name} cache", _of(with_cache(name), _second))
+        for name in ("static", *CACHES)
+    ),
+    Usage("static cache, flex attention", _of(lambda usage: usage.flex, _second)),
+    Usage("generate(position_ids)", _of(lambda usage: usage.position_ids, _position_ids)),
+    Usage("assistant, min_new_tokens", _of(lambda usage: usage.assisted, _assisted)),
     Usage("penalty_alpha", _strategy("penalty_alpha")),
     Usage("num_beam_groups", _strategy("num_beam_groups")),
-    Usage("defaults of generate()", _defaults),
+    Usage("defaults of generate()", _of(_generation, _defaults)),
     Usage("generate(num_beams=3), same logits", _way("beams")),
     Usage("beams with several end tokens", _way("beams that end")),
-    Usage("safe_serialization=False", _files),
-    Usage("dtype in config.json", _dtype_key),
-    Usage("default max_shard_size", _shards),
-    Usage("default use_reentrant", _reentrant),
+    Usage("safe_serialization=False", _saved(_files)),
+    Usage("dtype in config.json", _saved(lambda saved, _dtype: ", ".join(saved.dtype_keys))),
+    Usage("default max_shard_size", _saved(lambda saved, _dtype: saved.max_shard_size)),
+    Usage("default use_reentrant", _of(lambda usage: usage.checkpointing, _reentrant)),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage import compare
 from samebits.questions.usage.records import (
     CACHES,
@@ -39,14 +40,10 @@ def _differing(where: str, compare_both: Compare) -> Check:
         others = list(compare_both(reference.generation, candidate.generation))
         if not others:
             return
-        stacks = case.reference.cell.stack, case.capture.cell.stack
         lines = [
-            line
+            f"{other.name}, {line}"
             for other in others[:_MAX_LINES]
-            for line in (
-                f"{other.name}, {stacks[0]}: {other.reference}",
-                f"{other.name}, {stacks[1]}: {other.candidate}",
-            )
+            for line in side_lines(case, other.reference, other.candidate)
         ]
         if len(others) > _MAX_LINES:
             lines.append(f"and {len(others) - _MAX_LINES} more")

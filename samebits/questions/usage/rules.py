@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
@@ -13,6 +13,7 @@ from samebits.questions.usage.records import Features, UsageSignal, signal_of
 if TYPE_CHECKING:
     Check = Callable[[Case], Iterator[Sighting]]
 
+T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
 _WITH_MAPS = ("tensors", "tensors and None")
 
@@ -187,11 +188,18 @@ def _other_return(case: Case) -> Iterator[Sighting]:
 
 
 def _features(case: Case) -> Iterator[tuple[str, Features, Features]]:
-    reference = signal_of(case.reference).features or {}
-    candidate = signal_of(case.capture).features or {}
-    for name in reference.keys() & candidate.keys():
-        if not reference[name].left_out and not candidate[name].left_out:
-            yield name, reference[name], candidate[name]
+    for name, before, after in _of_both(case, lambda usage: usage.features):
+        if not before.left_out and not after.left_out:
+            yield name, before, after
+
+
+def _of_both(
+    case: Case, field: Callable[[UsageSignal], Mapping[str, T] | None]
+) -> Iterator[tuple[str, T, T]]:
+    """Yield what both sides have in a field of their answers."""
+    reference, candidate = (field(signal_of(s)) or {} for s in (case.reference, case.capture))
+    for name in (name for name in reference if name in candidate):
+        yield name, reference[name], candidate[name]
 
 
 def _in_words(features: Features) -> str:
@@ -203,10 +211,7 @@ def _in_words(features: Features) -> str:
 
 def _other_attention(case: Case) -> Iterator[Sighting]:
     """Find parts of a model that get another attention when a user names one."""
-    reference = signal_of(case.reference).attention or {}
-    candidate = signal_of(case.capture).attention or {}
-    for way in reference.keys() & candidate.keys():
-        sides = reference[way], candidate[way]
+    for way, *sides in _of_both(case, lambda usage: usage.attention):
         differing = [
             part
             for part in sides[0].parts.keys() & sides[1].parts.keys()
@@ -222,10 +227,8 @@ def _other_attention(case: Case) -> Iterator[Sighting]:
 
 def _other_method(case: Case) -> Iterator[Sighting]:
     """Find methods that do something else; those that raise on one side are named by SB932."""
-    reference = signal_of(case.reference).methods or {}
-    candidate = signal_of(case.capture).methods or {}
-    for call in reference.keys() & candidate.keys():
-        gave = (reference[call].gave, candidate[call].gave)
+    for call, before, after in _of_both(case, lambda usage: usage.methods):
+        gave = (before.gave, after.gave)
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
         if all(gave) and gave[0] != gave[1]:
@@ -248,11 +251,7 @@ def _changed_fact(
     candidate, reference = signal_of(case.capture), signal_of(case.reference)
     if None in (fact(candidate), fact(reference)) or fact(candidate) == fact(reference):
         return
-    candidate_stack, reference_stack = case.capture.cell.stack, case.reference.cell.stack
-    yield Sighting(
-        where,
-        (f"{reference_stack}: {describe(reference)}", f"{candidate_stack}: {describe(candidate)}"),
-    )
+    yield Sighting(where, side_lines(case, describe(reference), describe(candidate)))
 
 
 def _with_the_asked(check: Check) -> Check:
