@@ -29,7 +29,7 @@ def own_code(reference: Capture, candidate: Capture) -> Step | None:
             {
                 n
                 for n in (*reference_code.files, *candidate_code.files)
-                if _file_differs(n, reference_code, candidate_code)
+                if reference_code.files.get(n) != candidate_code.files.get(n)
             }
         )
         return Step(suspect=OWN, status="ruled in", what=f"files that differ: {some(names)}")
@@ -58,10 +58,6 @@ def own_code(reference: Capture, candidate: Capture) -> Step | None:
     names_text = some([_short_name(key) for key in candidate_functions], 4)
     what = f"{files}; {own_share}: the same source ({names_text})"
     return Step(suspect=OWN, status="ruled out", what=what)
-
-
-def _file_differs(name: str, reference: CodeSignal, candidate: CodeSignal) -> bool:
-    return reference.files.get(name) != candidate.files.get(name)
 
 
 def library_code(reference: Capture, candidate: Capture) -> Step:

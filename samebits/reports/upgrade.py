@@ -265,7 +265,7 @@ def _kinds(
         yield "works", (before if verdict_of(after) in AS_REFERENCE else after), ""
     if not (has_bits(before) and has_bits(after)):
         yield "open", after, ""
-    letters = _letters(row)
+    letters = {stack: band.does for band in row.bands for stack in band.stacks}
     if letters.get(before.cell.stack) == letters.get(after.cell.stack):
         yield "", after, ""
     yield _moved(row, before, after)
@@ -296,7 +296,3 @@ def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[Step, CellR
         diverged = before if verdict_of(before) is Verdict.DIVERGED else after
         return "diverged", diverged, caveat
     return "undecided", after, caveat
-
-
-def _letters(row: Row) -> dict[str, str]:
-    return {stack: band.does for band in row.bands for stack in band.stacks}

@@ -658,8 +658,7 @@ def test_a_parameter_of_the_file_that_one_side_has_no_place_for_is_not_loaded():
 def test_a_parameter_that_is_overwritten_has_a_place(without, code):
     kept, lost = dropped("4.57", holds=True), dropped("5.0", holds=False)
     tensor = {"source": "unexplained", "ignored": True, "restored_without": without}
-    signals = lost.signals.model_copy(update={"integrity": integrity(bias=tensor)})
-    lost = lost.model_copy(update={"signals": signals})
+    lost = with_signals(lost, integrity=integrity(bias=tensor))
     judged = Ladder(kind="diverged", rule="slope", reason="")
     differs = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
     found = findings(Case(lost, kept, ladder=judged, signals=differs))
@@ -732,8 +731,7 @@ def test_a_name_of_a_tied_vocabulary_that_the_checkpoint_lacks_is_no_layer():
     """The encoder of T5 has no tensor of its own in any checkpoint, and the config switches the tie of its head."""
     capture = tied_by_layer("5.x", named=False)
     for config in ({"vocab_size": 8}, {"text_config": {"vocab_size": 8}}):
-        signals = capture.signals.model_copy(update={"config": config})
-        assert codes_of(capture.model_copy(update={"signals": signals})) == ["SB405"]
+        assert codes_of(with_signals(capture, config=config)) == ["SB405"]
 
 
 def test_a_tie_that_config_json_states_leaves_both_readings_open():
@@ -745,8 +743,7 @@ def test_a_tie_that_config_json_states_leaves_both_readings_open():
     def stating(capture, field, *, unused=()):
         used = {field: ConfigField(written=True)}
         weights = capture.signals.weights.model_copy(update={"unused": unused})
-        update = {"config_use": used, "weights": weights}
-        return capture.model_copy(update={"signals": capture.signals.model_copy(update=update)})
+        return with_signals(capture, config_use=used, weights=weights)
 
     for field in ("tie_word_embeddings", "text_config.tie_word_embeddings"):
         ties, keeps = stating(old, field, unused=("head",)), stating(new, field)
@@ -763,20 +760,23 @@ def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
 
 
+def remedy_of_a_lost_tie(**facts):
+    """Return what a report says to do of a cell without a tie, in which these signals were observed."""
+    candidate = with_signals(tied("5.x", together=False), **facts)
+    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
+    (text,) = texts(["SB404"])
+    return remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+
+
 @pytest.mark.parametrize("kind", ["dict", "list", None])
 @pytest.mark.parametrize("tie", [True, False])
 def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
     """5.x ties what a dict names and what the config says; what a model has is not asked of its author."""
     code = own_code(classes=(cls(attributes={"_tied_weights_keys": kind} if kind else {}),))
-    made = tied("5.x", together=False)
-    facts = {"code": code, "config": {"tie_word_embeddings": tie} if tie else {}}
-    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
-    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
-    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
-    (text,) = texts(["SB404"])
-    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    remedy = remedy_of_a_lost_tie(code=code, config={"tie_word_embeddings": tie} if tie else {})
     if kind == "dict" and tie:
-        assert remedy == text.remedy  # neither is seen to be missing
+        assert remedy == texts(["SB404"])[0].remedy  # neither is seen to be missing
     else:
         assert ("_tied_weights_keys" in remedy) is (kind != "dict")
         assert ("config.json" in remedy) is not tie
@@ -785,14 +785,8 @@ def test_a_lost_tie_says_what_the_model_lacks_for_it(kind, tie):
 @pytest.mark.parametrize("is_own", [False, True])
 def test_a_tie_that_a_class_of_transformers_does_not_name_is_mended_in_the_checkpoint(is_own):
     """Pop2Piano of 5.x: nobody can declare the tie of its head, and the config says true already."""
-    made = tied("5.x", together=False)
     code = own_code(classes=(cls(attributes={"_tied_weights_keys": "dict"}),)) if is_own else None
-    facts = {"config": {"tie_word_embeddings": True}, "code": code}
-    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
-    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
-    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
-    (text,) = texts(["SB404"])
-    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    remedy = remedy_of_a_lost_tie(config={"tie_word_embeddings": True}, code=code)
     assert ("_tied_weights_keys" in remedy) is is_own
     assert remedy.startswith("Store the tensor under both names") is not is_own
 
@@ -800,16 +794,8 @@ def test_a_tie_that_a_class_of_transformers_does_not_name_is_mended_in_the_check
 @pytest.mark.parametrize("stated", [False, True])
 def test_a_tie_is_not_to_be_stated_where_config_json_wants_embeddings_apart(stated):
     """The bias of xlm-roberta's head: with tie_word_embeddings=true 4.57 would tie its embeddings."""
-    made = tied("5.x", together=False)
-    facts = {
-        "config": {"tie_word_embeddings": False},
-        "config_use": {"tie_word_embeddings": ConfigField(written=False)} if stated else {},
-    }
-    candidate = made.model_copy(update={"signals": made.signals.model_copy(update=facts)})
-    (found,) = findings(Case(candidate, reference=tied("4.48", together=True)))
-    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
-    (text,) = texts(["SB404"])
-    remedy = remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+    used = {"tie_word_embeddings": ConfigField(written=False)} if stated else {}
+    remedy = remedy_of_a_lost_tie(config={"tie_word_embeddings": False}, config_use=used)
     assert ("tie_word_embeddings=true" in remedy) is not stated
     assert ("under both names" in remedy) is stated
 

@@ -218,15 +218,11 @@ def _item(item: ItemComparison, metrics: Metrics) -> list[str]:
         exact(metrics.max_abs),
         exact(metrics.mean_abs),
         number(metrics.max_rel),
-        _ulp(metrics),
+        "" if metrics.max_ulp is None else ulp(metrics.max_ulp),
         part(metrics.n_differ, metrics.n),
         "" if metrics.cosine is None else f"{metrics.cosine:.9g}",
         _remark(item),
     ]
-
-
-def _ulp(metrics: Metrics) -> str:
-    return "" if metrics.max_ulp is None else ulp(metrics.max_ulp)
 
 
 def _shapes(item: ItemComparison) -> Markdown:
