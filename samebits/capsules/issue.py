@@ -112,9 +112,9 @@ def _reproduction(facts: Issue) -> Markdown:
     model = fill(
         "Model: {} ({}), {}{}.",
         file.cell.model,
-        _model_source(facts),
+        f"seeded random weights, {facts.source}" if facts.is_built else facts.source,
         file.cell.variant,
-        _shrunk_words(file),
+        f". Shrunk to {', '.join(file.shrunk)}" if file.shrunk else "",
     )
     commands = fence("\n".join(f"uv run {name}" for name in scripts), "bash")
     instructions = fill(
@@ -133,14 +133,6 @@ def _reproduction(facts: Issue) -> Markdown:
             code(f"uv run {options} {scripts[0]}", limit=300),
         )
     return page([model, commands, instructions, cpu])
-
-
-def _model_source(facts: Issue) -> str:
-    return f"seeded random weights, {facts.source}" if facts.is_built else facts.source
-
-
-def _shrunk_words(file: CapsuleFile) -> str:
-    return f". Shrunk to {', '.join(file.shrunk)}" if file.shrunk else ""
 
 
 def _results_table(facts: Issue) -> Markdown:

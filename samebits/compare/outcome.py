@@ -67,7 +67,7 @@ def signal_comparison(
         n_items=n_same + n_differ,
         n_differ=n_differ,
         items=shown,
-        note=_first_notes(not_compared),
+        note="; ".join(dict.fromkeys(f"{item.name}: {item.note}" for item in not_compared[:3])),
     )
     if n_differ:
         return common
@@ -101,7 +101,3 @@ def _without_counterpart(items: tuple[ItemComparison, ...]) -> str:
         sum(item.outcome == side for item in items) for side in ("only in reference", "only here")
     ]
     return f"{counts[0]:,} only in the reference, {counts[1]:,} only here" if any(counts) else ""
-
-
-def _first_notes(items: list[ItemComparison]) -> str:
-    return "; ".join(dict.fromkeys(f"{item.name}: {item.note}" for item in items[:3]))
