@@ -12,9 +12,10 @@ from samebits.base.errors import SamebitsError
 from samebits.base.options import Option
 from samebits.base.workfolder import keep_from_git
 from samebits.check.model import NamedModel, read_folder, read_model
-from samebits.check.releases import NEWEST, USUAL, age, minor_of
+from samebits.check.releases import NEWEST, USUAL, minor_of
 from samebits.check.text import SCHEMA, Entry, matrix_text
 from samebits.matrix.checkpoint import CheckpointError
+from samebits.matrix.load import age
 from samebits.records.record import Record
 from samebits.text.numbers import plural
 from samebits_wire.atomic import replace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from samebits.base.errors import SamebitsError, nearest, shown
 from samebits.matrix import known
+from samebits.matrix.load import age
 from samebits.matrix.values import is_source
 
 NEWEST = "5.x"
@@ -113,11 +113,3 @@ def _check(option: str, text: str) -> None:
     if not is_family and age(minor) < age(MINORS[-1]):
         msg = f"{option} {text}: there is no such release of transformers; {nearest(minor, MINORS)}"
         raise ReleaseError(msg)
-
-
-def age(release: str) -> tuple[float, ...]:
-    """Return what sorts releases, the older first; a family comes after its releases, a source after all."""
-    if is_source(release):
-        return (math.inf,) * 3
-    parts = [math.inf if part == "x" else float(part) for part in release.split(".")]
-    return (*parts, *[math.inf] * (3 - len(parts)))

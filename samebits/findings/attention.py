@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
-from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, of_exception
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -211,12 +211,8 @@ def _longer_mask(case: Case) -> Iterator[Sighting]:
 RULES = (
     Rule("SB601", _changed_kernel, explains=COMPUTED),
     Rule("SB602", _longer_mask, explains=RAISED),
-    Rule("SB603", raised("TypeError", r"create_\w*causal_mask\(\)"), explains=RAISED),
+    of_exception("SB603", "TypeError", r"create_\w*causal_mask\(\)"),
     Rule("SB604", _packed, explains=DECODED),
     Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
-    Rule(
-        "SB607",
-        raised("AttributeError", r"has no attribute '_supports_sdpa'"),
-        explains=RAISED,
-    ),
+    of_exception("SB607", "AttributeError", r"has no attribute '_supports_sdpa'"),
 )

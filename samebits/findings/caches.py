@@ -46,8 +46,7 @@ def _foreign(case: Case) -> Iterator[Sighting]:
 
 def _is_of_own_cache(case: Case, name: str) -> bool:
     """Return True for an attribute that is none of a cache of the library, read by a model that makes its own."""
-    frames = case.failure.frames if case.failure is not None else ()
-    is_own = bool(frames) and frames[-1].own
+    is_own = bool(case.frames) and case.frames[-1].own
     is_stateful = any(_STATEFUL in fact.attributes for fact in case.classes)
     return is_own and is_stateful and name not in finding_page("SB701").instead
 
@@ -56,8 +55,8 @@ def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:
     """Return a check for None where a line of the model's own code that matches reads a value."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        frames = case.failure.frames if case.failure is not None else ()
-        if not frames or not frames[-1].own or not re.search(pattern, frames[-1].code):
+        last = case.frames[-1] if case.frames else None
+        if last is None or not last.own or not re.search(pattern, last.code):
             return
         if case.raised("TypeError|AttributeError", _NONE):
             yield Sighting(case.raised_at(), case.exception_lines())

@@ -51,6 +51,11 @@ class Case:
         """The exception of the cell: from the load, or from the first phase that raised."""
         return self.exception or self.capture.raised
 
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames of that exception, the innermost last; () without one."""
+        return self.failure.frames if self.failure is not None else ()
+
     @cached_property
     def each_exception(self) -> tuple[Case, ...]:
         """The case for each exception of the cell that is unlike the others, itself first.
@@ -108,8 +113,7 @@ class Case:
 
     def frame(self, *, own: bool) -> Frame | None:
         """Return the deepest frame in the model's own code, or in the libraries."""
-        frames = self.failure.frames if self.failure is not None else ()
-        return next((f for f in reversed(frames) if f.own == own), None)
+        return next((f for f in reversed(self.frames) if f.own == own), None)
 
     def raised_at(self) -> str:
         """Return the line that raised: in the model's own code, else in the library."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.defaults.moved import is_same, turn
 from samebits.defaults.table import table
-from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, of_exception
 from samebits.lint.rules.configs import REMOVED
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
-    from samebits.records.capture import Capture, ConfigField
+    from samebits.records.capture import ConfigField
 
     _OfStack = tuple[str, ConfigField]
 
@@ -90,7 +90,7 @@ def _default_copied(case: Case) -> Iterator[Sighting]:
     for path, field in used.items():
         part, _, name = path.rpartition(".")
         for side, other, of_reference in case.sides():
-            wrong, right = (_config_at(each, part) for each in (side, other))
+            wrong, right = (part_of(each.signals.config, part) for each in (side, other))
             copies = [config.get(f"_{name}", field.written) for config in (wrong, right)]
             made = _lists(wrong, right)
             is_copied = is_same(copies[1], field.written) and not is_same(copies[0], copies[1])
@@ -104,12 +104,17 @@ def _default_copied(case: Case) -> Iterator[Sighting]:
                 yield Sighting(path, lines, of_reference=of_reference)
 
 
-def _config_at(capture: Capture, part: str) -> dict[str, Any]:
-    """Return the loaded config, or the part of it that a path names; {} if there is none."""
-    config: Any = capture.signals.config
-    for name in filter(None, part.split(".")):
+def part_of(config: object, path: str) -> dict[str, Any]:
+    """Return a config, or the one inside that a dotted path names; {} if there is none."""
+    found = value_at(config, path) if path else config
+    return found if isinstance(found, dict) else {}
+
+
+def value_at(config: object, key: str) -> object:
+    """Return the value of a dotted key in a loaded config; None if it has none."""
+    for name in key.split("."):
         config = config.get(name) if isinstance(config, dict) else None
-    return config if isinstance(config, dict) else {}
+    return config
 
 
 def _lists(wrong: dict[str, Any], right: dict[str, Any]) -> list[str]:
@@ -167,40 +172,30 @@ def _same_fields(case: Case) -> Iterator[tuple[str, _OfStack, _OfStack]]:
 
 def _no_defaults(case: Case) -> Iterator[Sighting]:
     """Find a config class that raises where a release makes one without arguments, to show what is no default."""
-    frames = case.failure.frames if case.failure is not None else ()
-    for frame, inner in pairwise(frames):
+    for frame, inner in pairwise(case.frames):
         if inner.own and inner.function == "__init__" and "self.__class__()" in frame.code:
             made = f"made without arguments by {frame.function}() of the base class"
             yield Sighting(case.place(inner), (*case.exception_lines(), made))
 
 
 RULES = (
-    Rule(
-        "SB201",
-        raised("AttributeError", rf"'\w*Config' object has no attribute '({_BASE_ATTRIBUTES})'"),
-        explains=RAISED,
+    of_exception(
+        "SB201", "AttributeError", rf"'\w*Config' object has no attribute '({_BASE_ATTRIBUTES})'"
     ),
-    Rule(
-        "SB202",
-        raised("AttributeError", r"'\w*Config' object has no attribute 'rope_(theta|scaling)'"),
-        explains=RAISED,
+    of_exception(
+        "SB202", "AttributeError", r"'\w*Config' object has no attribute 'rope_(theta|scaling)'"
     ),
-    Rule(
+    of_exception(
         "SB205",
-        raised(
-            "StrictDataclassFieldValidationError|StrictDataclassClassValidationError"
-            "|StrictDataclassDefinitionError",
-            # what a validator of a class raises otherwise is a defect of the validator
-            r"\A(?!Class validation error for validator '\w+':\s+(Attribute|Index|Name|Type)Error)",
-        ),
-        explains=RAISED,
+        "StrictDataclassFieldValidationError|StrictDataclassClassValidationError"
+        "|StrictDataclassDefinitionError",
+        # what a validator of a class raises otherwise is a defect of the validator
+        r"\A(?!Class validation error for validator '\w+':\s+(Attribute|Index|Name|Type)Error)",
     ),
-    Rule(
+    of_exception(
         "SB213",
-        raised(
-            "KeyError", r"Missing required keys in `rope_(parameters|scaling)` for 'rope_type'="
-        ),
-        explains=RAISED,
+        "KeyError",
+        r"Missing required keys in `rope_(parameters|scaling)` for 'rope_type'=",
     ),
     Rule("SB209", _moved_default),
     Rule("SB211", _replaced),

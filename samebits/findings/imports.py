@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
-from samebits.findings.rule import RAISED, Rule, Sighting, raised
+from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
 from samebits.lint.names import mask_of, releases_without
 
 if TYPE_CHECKING:
@@ -110,24 +110,18 @@ RULES = (
     Rule("SB101", _loss_kwargs, explains=RAISED),
     Rule("SB102", _removed_names, explains=RAISED),
     Rule("SB103", _no_generation_mixin),
-    Rule(
+    of_exception(
         "SB104",
-        raised(
-            "AttributeError",
-            r"has no attribute '(get_head_mask|get_extended_attention_mask|invert_attention_mask"
-            r"|create_extended_attention_mask_for_decoder|_extract_past_from_model_output"
-            r"|_validate_model_class|_autoset_attn_implementation|_temporary_reorder_cache|_get_cache"
-            r"|_get_initial_cache_position|_prepare_encoder_decoder_kwargs_for_generation)'",
-        ),
-        explains=RAISED,
+        "AttributeError",
+        r"has no attribute '(get_head_mask|get_extended_attention_mask|invert_attention_mask"
+        r"|create_extended_attention_mask_for_decoder|_extract_past_from_model_output"
+        r"|_validate_model_class|_autoset_attn_implementation|_temporary_reorder_cache|_get_cache"
+        r"|_get_initial_cache_position|_prepare_encoder_decoder_kwargs_for_generation)'",
     ),
-    Rule(
+    of_exception(
         "SB105",
-        raised(
-            "TypeError|ValueError",
-            r"unexpected keyword argument '(dtype|use_flash_attention_2|load_in_8bit|load_in_4bit"
-            r"|use_auth_token)'",
-        ),
-        explains=RAISED,
+        "TypeError|ValueError",
+        r"unexpected keyword argument '(dtype|use_flash_attention_2|load_in_8bit|load_in_4bit"
+        r"|use_auth_token)'",
     ),
 )

@@ -56,22 +56,16 @@ def _unwritten_parameters(case: Case) -> Iterator[Sighting]:
     for name, tensor in case.tensors():
         if tensor.kind == "non-persistent buffer" or tensor.written not in ("none", "partly"):
             continue
-        report = (
-            "loading reported it as a missing key"
-            if name in missing
-            else "loading did not report it as a missing key"
-        )
+        reported = "reported" if name in missing else "did not report"
+        report = f"loading {reported} it as a missing key"
         yield Sighting(name, (_unwritten_part(tensor), report))
 
 
 def _lost_tensors(case: Case) -> Iterator[tuple[str, Provenance]]:
     """Yield the tensors that the checkpoint has and that hold random values after loading."""
     for name, tensor in case.tensors():
-        if (
-            tensor.source == "reinitialised"
-            and tensor.ignored
-            and not _is_outside_state_dict(tensor)
-        ):
+        is_lost = tensor.source == "reinitialised" and tensor.ignored
+        if is_lost and not _is_outside_state_dict(tensor):
             yield name, tensor
 
 
@@ -191,40 +185,24 @@ def _missing_parameters(case: Case) -> Iterator[Sighting]:
     """Find parameters that the checkpoint lacks and that are drawn at random at every load."""
     load = case.capture.signals.load
     missing = set(load.missing_keys) if load is not None else set()
-    drawn = [n for n, t in case.tensors() if t.source == "reinitialised" and n in missing]
-    for name in drawn:
-        yield Sighting(
-            name,
-            (
-                f"the checkpoint does not contain {name}, and loading reported it as missing",
-                _RANDOM,
-            ),
-        )
+    for name, tensor in case.tensors():
+        if tensor.source == "reinitialised" and name in missing:
+            lacks = f"the checkpoint does not contain {name}, and loading reported it as missing"
+            yield Sighting(name, (lacks, _RANDOM))
 
 
 def _default_dtype(case: Case) -> Iterator[Sighting]:
     candidate = case.capture.signals.integrity
     reference = case.reference.signals.integrity if case.reference is not None else None
-    if (
-        candidate is None
-        or reference is None
-        or not candidate.default_dtypes
-        or not reference.default_dtypes
-    ):
+    if candidate is None or reference is None or case.reference is None:
         return
-    candidate_dtypes, reference_dtypes = (
-        set(candidate.default_dtypes),
-        set(reference.default_dtypes),
-    )
-    if candidate_dtypes != reference_dtypes and case.reference is not None:
-        yield Sighting(
-            "from_pretrained without dtype",
-            (
-                f"{case.capture.cell.stack}: parameters in {', '.join(sorted(candidate_dtypes))}",
-                f"{case.reference.cell.stack}: parameters in {', '.join(sorted(reference_dtypes))}",
-                "samebits passes a dtype to every load, so no verdict depends on this",
-            ),
-        )
+    stacks = case.capture.cell.stack, case.reference.cell.stack
+    dtypes = [sorted(side.default_dtypes or ()) for side in (candidate, reference)]
+    if all(dtypes) and dtypes[0] != dtypes[1]:
+        sides = zip(stacks, dtypes, strict=True)
+        lines = (f"{stack}: parameters in {', '.join(names)}" for stack, names in sides)
+        no_verdict = "samebits passes a dtype to every load, so no verdict depends on this"
+        yield Sighting("from_pretrained without dtype", (*lines, no_verdict))
 
 
 def _changed_copy(case: Case) -> Iterator[Sighting]:
@@ -256,16 +234,12 @@ def _renamed_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that have the file's name in the reference's memory and a different one here."""
     if case.reference is None:
         return
-    reference_names, candidate_names = (
-        _names_in_memory(case.reference),
-        _names_in_memory(case.capture),
-    )
+    reference_names, candidate_names = map(_names_in_memory, (case.reference, case.capture))
     renamed = [
         tensor
         for tensor, name in reference_names.items()
-        if name == tensor and tensor in candidate_names
+        if name == tensor and candidate_names.get(tensor, tensor) != tensor
     ]
-    renamed = [tensor for tensor in renamed if candidate_names[tensor] != tensor]
     if renamed:
         examples = (f"{tensor} is in {candidate_names[tensor]}" for tensor in renamed[:_MAX_SHOWN])
         count = (
@@ -329,7 +303,7 @@ def _values_in_init(case: Case) -> Iterator[Sighting]:
     """
     if case.failure is None or _ON_DISK in case.failure.phase:
         return
-    frames = case.failure.frames
+    frames = case.frames
     if not (frames and frames[0].function == "to" and not any(f.own for f in frames)):
         yield from _META_READ(case)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
 from samebits.findings.case import tensors_of
-from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, of_exception
 from samebits.records.finding import ROPE_TABLES
 
 if TYPE_CHECKING:
@@ -35,13 +35,12 @@ def _default_key(case: Case) -> Iterator[Sighting]:
 def _filled_scaling(case: Case) -> Iterator[Sighting]:
     """Find a key of ``rope_scaling`` that the model's code reads, and that only the reference does not ask for."""
     match = case.raised("KeyError", r"^'?(\w+)'?$")
-    frames = case.failure.frames if case.failure is not None else ()
-    if match is None or not frames or not frames[-1].own or match[1] in _FILLED:
+    if match is None or not case.frames or not case.frames[-1].own or match[1] in _FILLED:
         return
     other = case.reference.raised if case.reference is not None else None
     if case.reference is None or (other is not None and other.type == "KeyError"):
         return
-    if re.search(rf"(?i)scaling\w*\[\s*['\"]{match[1]}['\"]\s*\]", frames[-1].code):
+    if re.search(rf"(?i)scaling\w*\[\s*['\"]{match[1]}['\"]\s*\]", case.frames[-1].code):
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
@@ -291,13 +290,10 @@ def _changed_dtype(case: Case) -> Iterator[Sighting]:
 
 RULES = (
     Rule("SB501", _default_key, explains=RAISED),
-    Rule(
+    of_exception(
         "SB502",
-        raised(
-            "TypeError|AttributeError",
-            r"RotaryEmbedding(\.__init__\(\) (got an unexpected|missing)|\.forward\(\) missing .*layer_type|.*None_inv_freq)",
-        ),
-        explains=RAISED,
+        "TypeError|AttributeError",
+        r"RotaryEmbedding(\.__init__\(\) (got an unexpected|missing)|\.forward\(\) missing .*layer_type|.*None_inv_freq)",
     ),
     Rule("SB503", _wrong_frequencies, explains=STORED | COMPUTED),
     Rule("SB504", _changed_dtype, explains=STORED | COMPUTED),

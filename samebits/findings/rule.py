@@ -75,3 +75,8 @@ def raised(type_name: str, pattern: str) -> Callable[[Case], Iterator[Sighting]]
             yield Sighting(case.raised_at(), case.exception_lines())
 
     return check
+
+
+def of_exception(code: str, type_name: str, pattern: str) -> Rule:
+    """Return the rule that is nothing but :func:`raised`."""
+    return Rule(code, raised(type_name, pattern), explains=RAISED)

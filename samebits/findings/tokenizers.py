@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT
-from samebits.findings.rule import RAISED, Rule, Sighting, raised
+from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -161,17 +161,11 @@ RULES = (
     Rule("SB807", _changed_padding_side),
     Rule("SB808", _chat_template_type),
     Rule("SB809", _changed_methods),
-    Rule(
-        "SB810",
-        raised("ValueError", r"Tokenizer class TokenizersBackend does not exist"),
-        explains=RAISED,
-    ),
+    of_exception("SB810", "ValueError", r"Tokenizer class TokenizersBackend does not exist"),
     Rule("SB827", _not_as_stated),
     Rule("SB828", _package_missing, explains=RAISED),
     Rule("SB867", _base_called_too_early, explains=RAISED),
-    Rule(
-        "SB868",
-        raised("TypeError", r"\b_pad\(\) got an unexpected keyword argument 'padding_side'"),
-        explains=RAISED,
+    of_exception(
+        "SB868", "TypeError", r"\b_pad\(\) got an unexpected keyword argument 'padding_side'"
     ),
 )

@@ -9,7 +9,7 @@ from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.compare.weights import is_loaded
 from samebits.findings.case import Case, weights_of
-from samebits.findings.rule import RAISED, Rule, Sighting, raised
+from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
 
 if TYPE_CHECKING:
     from samebits.records.capture import Capture, WeightFacts
@@ -209,11 +209,7 @@ def _stated_ties(capture: Capture) -> list[str]:
 RULES = (
     Rule("SB401", _declared_as_list, explains=RAISED),
     Rule("SB402", _no_post_init, explains=RAISED),
-    Rule(
-        "SB403",
-        raised("TypeError", r"tie_weights\(\) got an unexpected keyword argument"),
-        explains=RAISED,
-    ),
+    of_exception("SB403", "TypeError", r"tie_weights\(\) got an unexpected keyword argument"),
     Rule("SB404", _untied, explains=STORED),
     Rule("SB405", _tied_apart(is_stated=False), explains=STORED),
     Rule("SB406", _tied_apart(is_stated=True), explains=STORED),

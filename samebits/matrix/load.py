@@ -73,12 +73,13 @@ def oldest_first(stacks: Iterable[StackSpec]) -> tuple[StackSpec, ...]:
 
 
 def _age(stack: StackSpec) -> tuple[tuple[float, ...], ...]:
-    release = "x" if is_source(stack.transformers) else stack.transformers
-    return tuple(_numbers(text) for text in (release, stack.torch, stack.python))
+    return tuple(map(age, (stack.transformers, stack.torch, stack.python)))
 
 
-def _numbers(version: str) -> tuple[float, ...]:
-    parts = [float(part) if part.isdecimal() else math.inf for part in version.split(".")]
+def age(version: str) -> tuple[float, ...]:
+    """Return what sorts versions, the older first; a family comes after its releases, a source after all."""
+    numbers = () if is_source(version) else version.split(".")
+    parts = [float(part) if part.isdecimal() else math.inf for part in numbers]
     return (*parts, *[math.inf] * (3 - len(parts)))
 
 

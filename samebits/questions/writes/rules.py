@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from samebits.defaults.moved import is_always
 from samebits.defaults.table import table
+from samebits.findings.configs import part_of
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
-from samebits.questions.writes.values import is_cut, other_values, part_of
+from samebits.questions.writes.values import is_cut, other_values
 from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:

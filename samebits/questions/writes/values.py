@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.findings.configs import value_at
 from samebits.findings.rule import Sighting
 from samebits.questions.writes.compare import saves
 from samebits.text.numbers import first_of
@@ -117,7 +118,7 @@ def _unlike_loaded(before: Written, after: Written, case: Case) -> Iterator[str]
     for key, value in new.items():
         if key in old or key in lost or _is_left_out(key):
             continue
-        loaded, known = (_at(s.signals.config, key) for s in (case.capture, case.reference))
+        loaded, known = (value_at(s.signals.config, key) for s in (case.capture, case.reference))
         if (
             loaded is None
             or loaded != known
@@ -174,18 +175,5 @@ def _wrong_reference(
     used = (candidate.signals.config_use or {}).get(change.key)
     if used is not None:
         return _is_same(json.dumps(used.written), change.after)
-    loaded = [_at(side.signals.config, change.key) for side in (reference, candidate)]
+    loaded = [value_at(side.signals.config, change.key) for side in (reference, candidate)]
     return False if None not in loaded and loaded[0] == loaded[1] else None
-
-
-def part_of(config: object, path: str) -> dict[str, Any]:
-    """Return the config, or the one inside that a dotted path names; {} if there is none."""
-    found = _at(config, path) if path else config
-    return found if isinstance(found, dict) else {}
-
-
-def _at(config: object, key: str) -> object:
-    """Return the value of a dotted key in a loaded config; None if it has none."""
-    for name in key.split("."):
-        config = config.get(name) if isinstance(config, dict) else None
-    return config
