@@ -78,7 +78,7 @@ class Pair:
         expected, failure = (failure_causing(side, signal, prompt) for side in sides)
         if expected is None or failure is None or not same_exception(expected, failure):
             return ""
-        return f"raises the same exception in the reference: {failure.type}: {failure.in_short}"
+        return f"raises the same exception in the reference: {failure.in_words}"
 
 
 def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
@@ -97,7 +97,7 @@ def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
         if matches and _covers_prompt(skipped_prompt, signal, prompt):
             return skip.reason.strip()
     if (failure := failure_causing(capture, signal, prompt)) is not None:
-        return f"phase {failure.phase} raised {failure.type}: {failure.in_short}"
+        return f"phase {failure.phase} raised {failure.in_words}"
     if capture.status == "unfinished":
         return f"the run ended before: {ended(capture.unfinished)}"
     return ""

@@ -120,9 +120,7 @@ def incomplete_at(capture: Capture, twin: Capture | None = None) -> Unfinished |
     inconclusive = next((f for f in exceptions if decides(f) and _is_inconclusive(f, twin)), None)
     if inconclusive is None:
         return None
-    return Unfinished(
-        phase=inconclusive.phase, reason=f"{inconclusive.type}: {inconclusive.in_short}"
-    )
+    return Unfinished(phase=inconclusive.phase, reason=inconclusive.in_words)
 
 
 def _is_inconclusive(failure: Failure, twin: Capture | None) -> bool:
@@ -209,7 +207,7 @@ def both_raise(before: Failure | None, after: Failure | None) -> str:
     """Return that two releases raise, so that nothing was observed in either; '' if one does not."""
     if before is None or after is None:
         return ""
-    texts = [f"{failure.type}: {failure.in_short}" for failure in (before, after)]
+    texts = [failure.in_words for failure in (before, after)]
     if exception_key(before) == exception_key(after):
         return f"not observed, as it raises the same in both releases: {texts[0]}"
     return (

@@ -144,7 +144,7 @@ def in_short(name: Signal, failure: Failure) -> str:
     """Return an exception with its place in the user's file: ``ValueError: … (my_probe.py:12)``."""
     lines = [frame.line for frame in failure.frames if frame.file == f"{name}.py"]
     place = f" ({name}.py:{lines[-1]})" if lines else ""
-    return f"{failure.type}: {failure.in_short}{place}"
+    return f"{failure.in_words}{place}"
 
 
 def _item(

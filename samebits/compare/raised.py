@@ -112,7 +112,7 @@ def _answers(capture: Capture) -> dict[str, str]:
     answers = _by_check(_tried(signals))
     answers |= {skip.what: skip.reason for skip in capture.skips if skip.raised}
     failures = (failure for failure in capture.failures if not decides(failure))
-    return answers | {f.phase: f"{f.type}: {f.in_short}" for f in failures}
+    return answers | {f.phase: f.in_words for f in failures}
 
 
 def _by_check(tried: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -152,7 +152,7 @@ def failure_headline(failure: Failure | None) -> str:
 
 def failure_line(failure: Failure) -> str:
     """Return an exception in one line: ``greedy short: ValueError: …``."""
-    return f"{failure.phase}: {failure.type}: {failure.in_short}".rstrip(": ")
+    return f"{failure.phase}: {failure.in_words}".rstrip(": ")
 
 
 def failures_everywhere(cells: Mapping[CellId, CellState]) -> tuple[Failure, ...]:

@@ -28,7 +28,7 @@ class SharedFailure(NamedTuple):
     @property
     def text(self) -> str:
         """The failure in one line."""
-        raised = f"{self.failure.type}: {self.failure.in_short}".rstrip(": ")
+        raised = self.failure.in_words.rstrip(": ")
         if self.loads:
             phase = self.failure.phase
             return f"{self.where} fails in the same way in every release: {phase}: {raised}"

@@ -125,9 +125,7 @@ class Case:
         failure = self.failure
         if failure is None:
             return ()
-        lines = [
-            f"{failure.type} in phase {failure.phase}: {failure.message.partition(chr(10))[0]}"
-        ]
+        lines = [f"{failure.type} in phase {failure.phase}: {failure.first_line}"]
         for own, owner in ((True, "the model's"), (False, "the library's")):
             frame = self.frame(own=own)
             if frame is not None:

@@ -334,7 +334,7 @@ def _without_rebuild(current: _Current) -> Verified | None:
         return _ended(known, verdict, without_folders(state.headline), failure=state.failure)
     assert state.capture is not None
     if (failure := _new_failure(current)) is not None:
-        text = f"{failure.phase}: {failure.type}: {failure.in_short}"
+        text = f"{failure.phase}: {failure.in_words}"
         return _ended(known, Kept.FAILED, without_folders(text), failure=failure)
     if current.differing:
         return None

@@ -82,6 +82,5 @@ async def _graft_for(
 def _unusable_reason(result: DonorFile | GraftFile) -> str:
     """Return why a result cannot be used; '' if it can."""
     if result.failure is not None:
-        first_line = result.failure.message.partition("\n")[0]
-        return f"{result.cell}: {result.failure.type}: {first_line}"
+        return f"{result.cell}: {result.failure.type}: {result.failure.first_line}"
     return f"{result.cell}: {result.mismatch}" if result.mismatch else ""

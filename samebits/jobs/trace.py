@@ -126,8 +126,8 @@ def _unusable_reason(trace: Trace) -> str:
     """Return why a trace cannot be joined; '' if it can."""
     if trace.failure is None:
         return ""
-    first = trace.failure.message.partition("\n")[0]
-    return f"{trace.cell} could not be traced: {trace.failure.type}: {first}"
+    reason = f"{trace.failure.type}: {trace.failure.first_line}"
+    return f"{trace.cell} could not be traced: {reason}"
 
 
 def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:

@@ -92,7 +92,7 @@ def _missing(files: Files | None) -> str:
         return "the float64 check was not run"
     for where, file in zip(("the reference", "this cell"), files, strict=True):
         if file.failure is not None:
-            message = file.failure.message.partition("\n")[0]
+            message = file.failure.first_line
             if file.failure.type == "not asked":
                 return f"the float64 check was not run for {where}: {message}"
             return f"{where} failed in the float64 check: {file.failure.type}: {message}"

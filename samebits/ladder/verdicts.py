@@ -161,7 +161,7 @@ def _machine_reason(files: Files | None) -> str:
     """Return why the machine, not the model, stopped the ladder; '' if it did not."""
     failures = (file.failure for file in files or ())
     short = next((f for f in failures if f is not None and _is_the_machine(f)), None)
-    return f"{short.type}: {short.in_short}" if short is not None else ""
+    return short.in_words if short is not None else ""
 
 
 def _is_the_machine(failure: Failure) -> bool:

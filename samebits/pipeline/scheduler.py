@@ -446,5 +446,5 @@ def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
     if failure is None:
         return run.status, ""
     raised = failure.type != cells.NOT_STARTED
-    line = f"{failure.phase}: {failure.type}: {failure.in_short}" if raised else failure.in_short
+    line = f"{failure.phase}: {failure.in_words}" if raised else failure.in_short
     return run.status, without_folders(line)

@@ -291,7 +291,7 @@ def is_about(finding: Finding, failure: Failure | None) -> bool:
 
     Others are of another exception, of a save, of an import behind the one that raised, or of numbers.
     """
-    message = failure.message.partition("\n")[0] if failure is not None else ""
+    message = failure.first_line if failure is not None else ""
     return any(message in line for line in finding.evidence)
 
 

@@ -73,6 +73,16 @@ class Failure(Record):
     """Names that the exception mentions, looked up in the stack that raised it."""
 
     @property
+    def first_line(self) -> str:
+        """The first line of the message."""
+        return self.message.partition("\n")[0]
+
+    @property
+    def in_words(self) -> str:
+        """The class, and the message in short."""
+        return f"{self.type}: {self.in_short}"
+
+    @property
     def in_short(self) -> str:
         """The first line of the message; a line that ends with a colon is joined with the next."""
         lines: list[str] = []

@@ -89,7 +89,7 @@ class InputsFile(JobFile):
     def reason(self) -> str:
         """Why this stack could not choose inputs, in one line; '' if it could."""
         if self.failure is not None:
-            return f"{self.failure.type}: {self.failure.in_short}"
+            return self.failure.in_words
         return self.absent
 
     def more(self, prompts: Collection[str]) -> tuple[str, ...]:

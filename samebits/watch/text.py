@@ -86,7 +86,7 @@ def title(cause: KnownCause, group: Group | None) -> str:
 
 def _place(cell: CellResult) -> str:
     if cell.failure is not None:
-        return f"{cell.failure.type}: {cell.failure.in_short}"
+        return cell.failure.in_words
     first = shown_cause(cell)
     side = first and (first.candidate if first.candidate.source else first.reference)
     return side.function or side.tensor if side else ""

@@ -403,8 +403,8 @@ def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
     outcomes = {"failed": "save failed", "skipped": "not tried"}
     reason = record.reason
     if record.outcome == "not loaded" and record.failure is not None:
-        kind, first_line = record.failure.type, record.failure.message.partition("\n")[0]
-        reason = f"{record.cell.stack} cannot load the original: {kind}: {first_line}"
+        exception = f"{record.failure.type}: {record.failure.first_line}"
+        reason = f"{record.cell.stack} cannot load the original: {exception}"
     return Crossing.model_validate(
         {
             "saver": record.cell.stack,

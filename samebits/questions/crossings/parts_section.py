@@ -91,7 +91,7 @@ def _losses(model: str, parts: Iterable[PartCrossing]) -> list[PartLoss]:
 
 def _loss_key(part: PartCrossing) -> Hashable:
     failure = part.failure
-    message = failure.message.partition("\n")[0] if failure is not None else ""
+    message = failure.first_line if failure is not None else ""
     return part.part, part.outcome, part.differences, message, part.reason
 
 

@@ -197,7 +197,7 @@ def _loss_key(crossing: Crossing) -> Hashable:
         crossing.keys,
         crossing.logits,
         None if crossing.logits_max_abs is None else number(crossing.logits_max_abs),
-        (failure.phase, failure.type, failure.message.partition("\n")[0]) if failure else None,
+        (failure.phase, failure.type, failure.first_line) if failure else None,
         crossing.reason,
     )
 
@@ -234,7 +234,7 @@ def _loss_in_short(crossing: Crossing) -> Markdown:
     parts = []
     if crossing.failure is not None:
         exception_name = crossing.failure.type.rpartition(".")[2]
-        first_line = crossing.failure.message.partition("\n")[0]
+        first_line = crossing.failure.first_line
         message = f"{exception_name}: {first_line}" if first_line else exception_name
         parts.append(prose(clip(message, MAX_MESSAGE)))
     elif crossing.outcome != "differs":
@@ -368,9 +368,9 @@ def _exception(crossing: Crossing) -> Markdown:
     failure = crossing.failure
     if failure is None:
         return EMPTY
-    exception_name, first_line = failure.type, failure.message.partition("\n")[0]
     text = failure.traceback or f"{failure.type}: {failure.message}"
-    return details(clip(f"{failure.phase}: {exception_name}: {first_line}", 200), fence(text))
+    title = f"{failure.phase}: {failure.type}: {failure.first_line}"
+    return details(clip(title, 200), fence(text))
 
 
 def _remarks(model_crossings: Sequence[Crossing]) -> list[Markdown]:

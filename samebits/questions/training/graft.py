@@ -19,7 +19,7 @@ def graft(donor: StepDonor, patient: StepGraftFile, batch: str, rung: Rung) -> S
     """Return what the tries prove, or why they prove nothing."""
     for side in (donor, patient):
         if side.failure is not None:
-            return f"{side.cell}: {side.failure.type}: {side.failure.in_short}"
+            return f"{side.cell}: {side.failure.in_words}"
         if side.leaks:
             return f"{side.cell}: lower precision than float64 comes out of {', '.join(side.leaks)}"
     baseline = patient.tried[0] if patient.tried else None

@@ -141,12 +141,12 @@ class Sides(Generic[File]):
         """Return the standing and its reason if a side was not trained; None if both were."""
         reference, candidate = self.reference, self.candidate
         if candidate.failure is not None and reference.own is not None:
-            return "failed", f"{candidate.failure.type}: {candidate.failure.in_short}"
+            return "failed", candidate.failure.in_words
         if reason := both_raise(reference.failure, candidate.failure):
             return "not compared", reason
         for side in (reference, candidate):
             if side.failure is not None:
-                reason = f"{side.failure.type}: {side.failure.in_short}"
+                reason = side.failure.in_words
                 return "not compared", f"{side.cell.stack}: {reason}"
             if side.own is None:
                 return "not compared", f"{side.cell.stack}: {side.reason}"

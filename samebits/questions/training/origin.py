@@ -77,8 +77,8 @@ def origin(reference: StepTrace, candidate: StepTrace, question: StepQuestion) -
 
 def _usable(step: StepTrace) -> Trace | str:
     if step.failure is not None:
-        message = step.failure.message.partition("\n")[0]
-        return f"{step.cell} could not be traced: {step.failure.type}: {message}"
+        reason = f"{step.failure.type}: {step.failure.first_line}"
+        return f"{step.cell} could not be traced: {reason}"
     if step.leaks:
         return f"{step.cell}: lower precision than float64 comes out of {', '.join(step.leaks)}"
     return step.trace or f"{step.cell} left no trace"

@@ -249,7 +249,7 @@ def tried_whole(
 ) -> Iterator[tuple[str, str]]:
     """Yield whether a training as a whole raised or answered; nothing if it was not tried."""
     if failure is not None:
-        yield name, f"{failure.type}: {failure.in_short}"
+        yield name, failure.in_words
     elif losses:
         yield name, ""
 

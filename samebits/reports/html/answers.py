@@ -92,17 +92,13 @@ class Answers:
                 key = finding.code, finding.where
                 findings.setdefault(key, finding)
                 stacks.setdefault(key, []).append(cell.cell.stack)
-        explaining = self.explaining(cells)
+        explaining = explaining_codes(cells)
         known = [
             Known(finding, tuple(stacks[key]), finding.code in explaining)
             for key, finding in findings.items()
         ]
         known += self._of_reference(cells, row, {finding.code for finding in findings.values()})
         return sorted(known, key=self._rank)
-
-    def explaining(self, cells: Iterable[CellResult]) -> set[str]:
-        """Return the codes of the defects that explain the verdicts on cells."""
-        return explaining_codes(cells)
 
     def said(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""
