@@ -53,7 +53,8 @@ def resized(model, **arguments):
 def copies(ask, model):
     done, given = Done(), subject(model)
     first = others.Copies(given.model)
-    ask(given, first, given.forward(), done)
+    with done.leaving_out():
+        ask(given, first, given.forward(), done)
     return done.content()
 
 
@@ -242,6 +243,16 @@ def test_other_labels_keep_what_fits():
     assert sound["facts"]["num_labels"] == ("", "4")
     planted = copies(others.relabelled, bert(AllNewForSequenceClassification))
     assert planted["broken"] == {"other parameters": "bert.pooler.dense.weight"}
+
+
+def test_a_config_of_the_same_name_has_no_classifier_of_the_library():
+    of_library = bert()
+    assert "facts" in copies(others.relabelled, of_library)
+    namesake = type("BertConfig", (transformers.BertConfig,), {})
+    own = type("BertForMaskedLM", (transformers.BertForMaskedLM,), {"config_class": namesake})
+    of_library.config.__class__, of_library.__class__ = namesake, own
+    assert type(of_library.config) in transformers.AutoModelForSequenceClassification._model_mapping
+    assert copies(others.relabelled, of_library) == {"left_out": "no classifier for its config"}
 
 
 class Float32Inside(transformers.LlamaForCausalLM):

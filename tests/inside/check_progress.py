@@ -161,6 +161,13 @@ def test_a_hang_two_processes_deep_costs_the_nearest_one_alone():
     assert fork.run_in_fork(outer) == "the inner one was ended"
 
 
+def test_a_child_that_loses_its_own_child_is_lost_as_well():
+    board(20.0)
+    killed = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    reason = raised(fork.Lost, fork.run_in_fork, lambda: fork.run_in_fork(killed))
+    assert str(reason).startswith("it was killed by signal 9")
+
+
 # memory
 
 

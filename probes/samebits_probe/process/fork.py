@@ -82,8 +82,9 @@ class ForkedChild:
             raise Lost(_death_message(status))
         if status:
             said = text.decode("utf-8", "replace")
-            if said.startswith(f"{StoreFault.__name__}: "):
-                raise StoreFault(said.partition(": ")[2])
+            for kind in (StoreFault, Lost):  # a child of the child that died is no exception of its task
+                if said.startswith(f"{kind.__name__}: "):
+                    raise kind(said.partition(": ")[2])
             raise NoAnswer(said)
         message = json.loads(text)
         CALLS.add_table(message["entered"])

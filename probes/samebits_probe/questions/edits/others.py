@@ -127,10 +127,12 @@ def _classifier(subject: Subject) -> tuple[Any, load.Source, Any]:
     if "Classification" in type(model).__name__:
         return type(model), source, model
     mapping = transformers.AutoModelForSequenceClassification._model_mapping
-    if type(model.config) not in mapping:
+    model_class = mapping.get(type(model.config), None)
+    # the mapping goes by the name of the config's class, and code of a model's own may have the same name
+    if getattr(model_class, "config_class", None) is not type(model.config):
         msg = "no classifier for its config"
         raise LeftOut(msg)
-    model_class, saved = mapping[type(model.config)], subject.saved("classifier")
+    saved = subject.saved("classifier")
     labelled = source._replace(options=(*source.options, ("num_labels", _LABELS)))
     try:
         classifier, _ = load.from_pretrained(model_class, labelled, 0, "classifier")
