@@ -11,6 +11,7 @@ import tiny
 import torch
 import transformers
 from samebits_probe.cell import code
+from samebits_probe.model import forks
 from samebits_probe.model import source as model_source
 from samebits_probe.model.executed import Executed
 from samebits_probe.model.load import Source
@@ -97,6 +98,12 @@ def test_nothing_is_read_of_a_model_of_the_library_or_one_that_is_not_trusted():
     assert found(auto_map=False)["files"] == {}
     assert found(trust=False)["files"] == {}
     assert list(found()["files"]) == ["modeling_x.py"]
+
+
+def test_the_truth_of_a_cache_is_a_line_to_name_where_an_empty_one_is_true():
+    lines = found("if past_key_values:\n    pass\nlayer(h)[0]\n")["idioms"]
+    named = ["truth of a cache"] if forks.empty_cache_is_true() else []
+    assert [line["name"] for line in lines] == [*named, "first of a layer's output"]
 
 
 def test_reading_never_runs_the_model_s_code():

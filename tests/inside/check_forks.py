@@ -4,6 +4,7 @@ import inspect
 import sys
 from unittest import mock
 
+import torch
 import transformers
 from samebits_probe.model import forks, load
 
@@ -21,6 +22,16 @@ def test_the_cache_of_generate_has_the_name_that_the_release_passes():
 
     parameters = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
     assert forks.cache_name() in parameters
+
+
+def test_whether_an_empty_cache_of_generate_is_true():
+    sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, num_hidden_layers=1))
+    seen = []
+    see = lambda _, args, kwargs: seen.append(bool(kwargs.get(forks.cache_name())))
+    llama.register_forward_pre_hook(see, with_kwargs=True)
+    llama.generate(torch.tensor([[3, 4]]), max_new_tokens=1)
+    assert seen == [forks.empty_cache_is_true()]
 
 
 def test_a_kv_cache_is_told_from_states_by_any_name():

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits_probe.cell.idioms import OLD_CACHES, idioms, renamed_caches
+from samebits_probe.cell.idioms import OLD_CACHES, TRUTH_OF_CACHE, idioms, renamed_caches
 from samebits_probe.model import forks
 from samebits_probe.model import source as source_digest
 from samebits_probe.model.load import Source
@@ -69,6 +69,7 @@ def of_source(source: Source) -> dict[str, Any]:
     }
     files = _code_files(source) if source.trust_remote_code else {}
     is_renamed = forks.cache_name() not in OLD_CACHES
+    harmless = set() if forks.empty_cache_is_true() else {TRUTH_OF_CACHE}
     for name, path in (files | _package_files()).items():
         data = path.read_bytes()
         facts["files"][name] = hashlib.sha256(data).hexdigest()
@@ -79,7 +80,8 @@ def of_source(source: Source) -> dict[str, Any]:
         facts["imports"] += [_import_facts(name, imported) for imported in imports(tree)]
         facts["classes"] += [_class_facts(name, node) for node in _classes_in(tree)]
         lines = [*idioms(tree), *(renamed_caches(tree) if is_renamed else ())]
-        facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in lines]
+        shown = [idiom for idiom in lines if idiom.name not in harmless]
+        facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in shown]
         facts["reads_version"] |= reads_version(tree)
     return facts
 

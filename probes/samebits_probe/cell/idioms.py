@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 OLD_CACHES = frozenset({"past_key_values", "cache_params"})
 """What generate() called the cache through 5.23; from 5.24 on it is ``cache``."""
+TRUTH_OF_CACHE = "truth of a cache"
 _PREPARE = "prepare_inputs_for_generation"
 _CACHES = frozenset({"past_key_values", "past_key_value", "cache", "past"})
 _LAYERS = frozenset({"layer", "decoder_layer", "block", "layer_module", "encoder_layer"})
@@ -78,7 +79,7 @@ def _idiom_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.If, ast.IfExp, ast.While)):
         tests = list(_tested_expressions(node.test))
         if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tests):
-            yield "truth of a cache"
+            yield TRUTH_OF_CACHE
         if any(_tests_values(t) for t in tests):
             yield "truth of a buffer's values"
     elif isinstance(node, ast.Subscript):

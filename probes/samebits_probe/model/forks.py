@@ -290,6 +290,15 @@ def _takes_states(model: Any) -> bool:
     return accepts(model, "cache_params") or model_type in _STATE_MODELS
 
 
+def empty_cache_is_true() -> bool:
+    """Return True if generate() hands over a cache that is true before it holds a token.
+
+    From 4.56 on it is made with a config and has that many layers; before, it has none until it is filled. 5.0
+    leaves it to the forward to make one.
+    """
+    return _version() >= (4, 56) and _version() != (5, 0)
+
+
 def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     """Return an empty cache where the caller must make it, else None: forward makes its own.
 
