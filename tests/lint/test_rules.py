@@ -1096,6 +1096,24 @@ def test_a_table_that_config_json_switches_off_is_not_lost(tmp_path):
     assert codes('{"has_table": true}') == codes("{}") == ["SB301"]
 
 
+@pytest.mark.parametrize(
+    ("signature", "found"),
+    [
+        ("self, dim, scale=None", []),
+        ("self, dim, *, scale=None", []),
+        ("self, dim, scale=512", ["SB301"]),
+        ("self, scale, dim=None", ["SB301"]),
+    ],
+)
+def test_a_table_that_only_an_option_makes_is_not_certainly_lost(tmp_path, signature, found):
+    """xPos of a flash-attn rotary embedding, which no checkpoint has."""
+    text = body(
+        f"def __init__({signature}):\n    table = torch.ones(4) if scale is not None else None\n"
+        "    self.register_buffer('table', table, persistent=False)"
+    )
+    assert [p.code for p in problems_of(tmp_path, text)] == found
+
+
 def test_files_of_a_folder_know_each_other(tmp_path):
     (tmp_path / "base.py").write_text(
         "from transformers import PreTrainedModel\nclass P(PreTrainedModel): ...\n"

@@ -13,6 +13,7 @@ from samebits.lint.project import Class, Project, is_library_model, problem
 from samebits.lint.releases import between, since, union
 from samebits.lint.syntax import (
     Function,
+    assigned,
     inside,
     is_constant,
     is_name,
@@ -87,6 +88,8 @@ def _unwritten(project: Project) -> Iterator[Problem]:
                     continue
                 if _is_switched_off(project.checkpoint(source) or {}, buffer[1]):
                     continue
+                if _is_made_for_an_option(method, buffer[1]):
+                    continue
                 name = buffer[0]
                 if name in rewritten or _rewritten_in_use(entry, methods, name):
                     continue
@@ -119,6 +122,22 @@ def _is_switched_off(config: dict[str, Any], value: ast.expr) -> bool:
         return False
     is_field = isinstance(value.test, ast.Attribute) and receiver(value.test.value) == "config"
     return is_field and not config.get(value.test.attr, True)  # type: ignore[attr-defined]
+
+
+def _is_made_for_an_option(method: Function, value: ast.expr) -> bool:
+    """Return True for a table that is None unless an argument is given, which is None by default."""
+    arguments = method.args
+    places = [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) or None :]
+    defaults = [*zip(places, arguments.defaults, strict=False)]
+    defaults += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    options = {place.arg for place, default in defaults if is_constant(default, None)}
+    values = assigned(method, value.id) if isinstance(value, ast.Name) else [value]
+    return any(
+        isinstance(value, ast.IfExp)
+        and is_constant(value.orelse, None)
+        and not options.isdisjoint(n.id for n in ast.walk(value.test) if isinstance(n, ast.Name))
+        for value in values
+    )
 
 
 def _written_by_init(project: Project) -> set[str]:
