@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -83,12 +84,15 @@ def _no_mask(case: Case) -> Iterator[Sighting]:
     failure, frame = case.failure, case.frame(own=True)
     if failure is None or frame is None or not failure.phase.startswith("greedy"):
         return
+    if case.raised("AssertionError", "") and _ASKED_FOR.match(frame.code):
+        yield Sighting(case.raised_at(), case.exception_lines())
     if frame.function not in _OF_GENERATE or "mask" not in frame.code:
         return
     if case.raised("AttributeError|TypeError", r"'NoneType' object|must be Tensor, not NoneType"):
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
+_ASKED_FOR = re.compile(r"assert \w*mask is not None")
 _OF_GENERATE = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
 
 

@@ -1150,6 +1150,11 @@ def test_a_mask_that_generate_leaves_out_is_named_where_an_own_method_uses_it():
     assert codes_of(failed("AttributeError", message, line, **greedy)) == ["SB718"]
     assert codes_of(failed("AttributeError", message, line, phase="forward short")) == []
     assert codes_of(failed("ValueError", message, line, **greedy)) == []
+    asked = frame(code="assert attention_mask is not None", function="forward")
+    assert codes_of(failed("AssertionError", "", asked, **greedy)) == ["SB718"]
+    assert codes_of(failed("AssertionError", "", asked, phase="forward short")) == []
+    found = frame(code="assert attention_mask.all()", function="forward")
+    assert codes_of(failed("AssertionError", "", found, **greedy)) == []
     other = frame(code="past.new_ones(1)", **place)
     assert "SB718" not in codes_of(failed("AttributeError", message, other, **greedy))
 
