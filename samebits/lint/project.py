@@ -168,10 +168,37 @@ class Project:
         return [c for c in self.classes if any(map(is_config, self.family(c)[1]))]
 
     @cached_property
+    def loaded(self) -> list[Class]:
+        """The models that transformers loads: all but those whose own ``from_pretrained`` makes and fills them.
+
+        It loads none of a checkpoint whose config.json declares such models alone.
+        """
+        declared = [m for m in self.models if m.name in self.loaded_as(m.source)]
+        if declared and all(map(self._loads_itself, declared)):
+            return []
+        return [entry for entry in self.models if not self._loads_itself(entry)]
+
+    def _loads_itself(self, entry: Class) -> bool:
+        methods = (c.method("from_pretrained") for c in self.family(entry)[0])
+        own = next((method for method in methods if method is not None), None)
+        if own is None or any(map(is_super, ast.walk(own))):
+            return False
+        called = {ast.unparse(n.func) for n in ast.walk(own) if isinstance(n, ast.Call)}
+        return "cls" in called and any(name.endswith(".load_state_dict") for name in called)
+
+    @cached_property
     def parts(self) -> list[Class]:
         """The models and every class that their code names, directly or not."""
-        parts = {id(entry.node): entry for entry in self.models}
-        todo: list[tuple[Source, ast.AST]] = [(e.source, e.node) for e in self.models]
+        return self._parts_of(self.models)
+
+    @cached_property
+    def loaded_parts(self) -> list[Class]:
+        """The same of the models that transformers loads."""
+        return self._parts_of(self.loaded)
+
+    def _parts_of(self, models: list[Class]) -> list[Class]:
+        parts = {id(entry.node): entry for entry in models}
+        todo: list[tuple[Source, ast.AST]] = [(e.source, e.node) for e in models]
         visited: set[int] = set()
         while todo:
             source, node = todo.pop()

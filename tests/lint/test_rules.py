@@ -1114,6 +1114,47 @@ def test_a_table_that_only_an_option_makes_is_not_certainly_lost(tmp_path, signa
     assert [p.code for p in problems_of(tmp_path, text)] == found
 
 
+OWN_LOAD = (
+    "@classmethod\ndef from_pretrained(cls, path, **kw):\n    model = cls(C.from_pretrained(path))\n"
+    "    model.load_state_dict(torch.load(path))\n    return model\n"
+)
+"""As nomic-bert and the BERT of 2018 load."""
+LOSING = (
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.register_buffer('t', torch.arange(4), persistent=False)\n"
+    "    self.kept = torch.ones(4).tolist()\n"
+    "def _init_weights(self, module):\n    module.weight.data.normal_()\n"
+    "def tie_weights(self):\n    self.head.weight = self.embed.weight\n"
+)
+
+
+def test_what_a_load_of_transformers_loses_is_not_lost_by_one_of_the_model_s_own(tmp_path):
+    lost = {"SB301", "SB303", "SB305", "SB402", "SB403"}
+    assert {p.code for p in problems_of(tmp_path, body(LOSING))} == lost
+    assert problems_of(tmp_path, body(LOSING + OWN_LOAD)) == []
+    ends = "    return super().from_pretrained(path)\n"
+    handed_on = LOSING + OWN_LOAD.replace("    return model\n", ends)
+    assert {p.code for p in problems_of(tmp_path, body(handed_on))} == lost
+    finished = LOSING.replace("def _init", "    self.post_init()\ndef _init") + OWN_LOAD
+    assert {p.code for p in problems_of(tmp_path, body(finished))} == {"SB403"}
+
+
+def test_other_models_beside_one_that_loads_itself_count_unless_config_json_leaves_them_out(
+    tmp_path,
+):
+    other = body(LOSING).removeprefix(HEAD).replace("class M(", "class Vision(")
+    text = body(LOSING + OWN_LOAD) + other
+
+    def names():
+        return {p.line for p in problems_of(tmp_path, text) if p.code == "SB301"}
+
+    assert len(names()) == 1
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "modeling_x.Vision"}}')
+    assert len(names()) == 1
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "modeling_x.M"}}')
+    assert names() == set()
+
+
 def test_files_of_a_folder_know_each_other(tmp_path):
     (tmp_path / "base.py").write_text(
         "from transformers import PreTrainedModel\nclass P(PreTrainedModel): ...\n"

@@ -78,7 +78,7 @@ def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]
 
 def _unwritten(project: Project) -> Iterator[Problem]:
     rewritten = _written_by_init(project)
-    for entry in project.parts:
+    for entry in project.loaded_parts:
         source = entry.source
         methods = [m for owner, m in _constructor(project, entry) if owner.node is entry.node]
         for method in methods:
@@ -128,8 +128,10 @@ def _is_made_for_an_option(method: Function, value: ast.expr) -> bool:
     """Return True for a table that is None unless an argument is given, which is None by default."""
     arguments = method.args
     places = [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) or None :]
-    defaults = [*zip(places, arguments.defaults, strict=False)]
-    defaults += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults = [
+        *zip(places, arguments.defaults, strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
     options = {place.arg for place, default in defaults if is_constant(default, None)}
     values = assigned(method, value.id) if isinstance(value, ast.Name) else [value]
     return any(
@@ -275,10 +277,10 @@ def _drops_library_init(entry: Class) -> bool:
 
 def _library_rotary(project: Project) -> Iterator[Problem]:
     """Yield models whose ``_init_weights`` drops the library's remedy for its rotary embedding."""
-    made = [name for entry in project.parts for name in _library_rotaries(entry)]
+    made = [name for entry in project.loaded_parts for name in _library_rotaries(entry)]
     if not made:
         return
-    for entry in project.models:
+    for entry in project.loaded:
         if not project.only_base_model(entry) or not _drops_library_init(entry):
             continue
         near = [
@@ -352,7 +354,7 @@ def _overwrites(project: Project) -> Iterator[Problem]:
     registered = (_registered(node) for _, node in project.nodes(ast.Call))
     buffers = {buffer[0] for buffer in registered if buffer is not None}
     parameters = _own_parameters(project)
-    for entry in project.models:
+    for entry in project.loaded:
         method = entry.method("_init_weights")
         if method is None or mentions(method, "_is_hf_initialized"):
             continue
@@ -491,7 +493,7 @@ def _init_module(source: Source) -> str:
 
 
 def _needs_values(project: Project) -> Iterator[Problem]:
-    for entry in project.parts:
+    for entry in project.loaded_parts:
         for owner, method in _constructor(project, entry):
             if owner.node is not entry.node:
                 continue

@@ -62,7 +62,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _no_post_init(project: Project) -> Iterator[Problem]:
-    for entry in project.models:
+    for entry in project.loaded:
         if not project.only_base_model(entry, of_models=True) or project.subclasses(entry):
             continue
         family = project.family(entry)[0]
@@ -96,6 +96,8 @@ def _signature(project: Project) -> Iterator[Problem]:
         function = entry.method("tie_weights")
         if function is None or function.args.kwarg is not None:
             continue
+        if entry not in project.loaded and not _finishes(project, entry):
+            continue
         names = argument_names(function)
         if {"missing_keys", "recompute_mapping"} <= names:
             continue
@@ -108,6 +110,15 @@ def _signature(project: Project) -> Iterator[Problem]:
             "write def tie_weights(self, *args, **kwargs), and pass both on to super()",
             _signature_edits(entry, function),
         )
+
+
+def _finishes(project: Project, entry: Class) -> bool:
+    """Return True if ``__init__`` calls what ties the weights of a model that is made."""
+    return any(
+        _calls(project, each, name)
+        for each in project.family(entry)[0]
+        for name in ("post_init", "init_weights")
+    )
 
 
 def _signature_edits(entry: Class, function: Function) -> list[Edit]:
