@@ -276,3 +276,22 @@ def test_a_batch_that_is_no_set_of_rows_says_so():
         trainer.NoRows, trainer.Rows, batches.Batch("whole", batch.kwargs | {"use_cache": False})
     )
     assert "use_cache" in str(reason)
+
+
+def test_a_planted_order_of_parameters_is_seen():
+    """An optimizer's state has no names, so what it holds is by place."""
+    module = trainer_module()
+    clean = Tried().run()["order"]
+    names = [held["name"] for group in clean for held in group]
+    assert sorted(names) == sorted(dict(model().named_parameters()))
+    plain = module.Trainer.get_decay_parameter_names
+
+    def without_the_last(self, *args):
+        return plain(self, *args)[:-1]
+
+    module.Trainer.get_decay_parameter_names = without_the_last
+    planted = Tried().run()["order"]
+    assert [len(group) for group in planted] == [len(clean[0]) - 1, len(clean[1]) + 1]
+    assert {held["name"]: held["shape"] for group in planted for held in group} == {
+        held["name"]: held["shape"] for group in clean for held in group
+    }

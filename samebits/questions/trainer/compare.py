@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from samebits.questions.trainer.moments import misplaced
 from samebits.questions.trainer.records import (
     TrainerChange,
     TrainerComparison,
@@ -191,6 +192,8 @@ def _changes(reference: TrainerFile, candidate: TrainerFile) -> Iterator[Trainer
         yield from _change("learning rates", run, *(_numbers(side.rates) for side in sides))
     a, b = (facts.runs["row by row"] for facts in (reference.own, candidate.own))
     yield from _built(a, b)
+    if (other := misplaced(a, b, {*reference.uncertain, *candidate.uncertain})) is not None:
+        yield from _change(*other)
     yield from _logged(a, b)
     yield from _config(a, b)
 

@@ -50,6 +50,14 @@ class Received(Record):
     """num_items_in_batch; None if it was not passed."""
 
 
+class Held(Record):
+    """A parameter of an optimizer, which keeps its moments by their place and not by a name."""
+
+    name: str
+    """Tensors of the checkpoint that it holds, joined by ``+``; its name in memory if it holds none."""
+    shape: tuple[int, ...] = ()
+
+
 class TrainerRun(Record):
     """What one run of Trainer built and did."""
 
@@ -69,6 +77,8 @@ class TrainerRun(Record):
     optimizer_arguments: dict[str, str] = Field(default_factory=dict)
     decayed: tuple[str, ...] = ()
     """Tensors of the checkpoint in the group to which a weight decay applies, or would apply."""
+    order: tuple[tuple[Held, ...], ...] = ()
+    """The parameters of each group of the optimizer."""
     scheduler: str = ""
     """Its class, and the function that it calls."""
     weights: dict[str, TensorRef] = Field(default_factory=dict)
@@ -89,7 +99,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[6] = formats.TRAINER
+    format_version: Literal[7] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""
@@ -120,6 +130,8 @@ TrainerSubject = Literal[
     "learning rates",
     "optimizer",
     "weight decay",
+    "parameters of the optimizer",
+    "order of parameters",
     "scheduler",
     "logged learning rates",
     "rounding of the log",

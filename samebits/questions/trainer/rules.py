@@ -30,6 +30,8 @@ _WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
     "logged learning rates",
     "rounding of the log",
     "config of the model",
+    "parameters of the optimizer",
+    "order of parameters",
 )
 """Changes that are a finding although the run computes the same numbers."""
 
@@ -136,4 +138,6 @@ RULES: tuple[Rule, ...] = (
     Rule("SB857", _other_numbers),
     Rule("SB858", _changed("logged learning rates", "rounding of the log")),
     Rule("SB860", _changed("config of the model")),
+    Rule("SB872", _changed("parameters of the optimizer")),
+    Rule("SB873", _changed("order of parameters")),
 )

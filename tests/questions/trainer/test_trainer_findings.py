@@ -21,6 +21,8 @@ TRAINER_CHANGES = [
     ("SB858", {"subject": "logged learning rates"}),
     ("SB858", {"subject": "rounding of the log"}),
     ("SB860", {"subject": "config of the model", "name": "use_cache"}),
+    ("SB872", {"subject": "parameters of the optimizer"}),
+    ("SB873", {"subject": "order of parameters", "name": "2 of 9 parameters"}),
     (None, {"subject": "optimizer", "name": "fused"}),
     (None, {"subject": "scheduler"}),
 ]

@@ -25,7 +25,7 @@ from samebits_probe.process import progress
 from samebits_probe.questions.training import origin, relations
 from samebits_probe.questions.training.batches import IGNORED, ITEMS, Batch
 from samebits_probe.questions.training.learner import Learner, as_json
-from samebits_probe.questions.training.origin import Places
+from samebits_probe.questions.training.origin import Cut, Places
 from samebits_probe.questions.training.relations import batch_norm
 from samebits_probe.questions.training.step import NotTrained
 from samebits_probe.questions.training.way import NoMeaning, Relation, Results, Setting, Way
@@ -411,8 +411,18 @@ def _built(trainer: Any, where: Places) -> Facts:
             if name not in ("params", "lr")
         },
         "decayed": sorted(decayed),
+        "order": [
+            [_held(where.cuts[names[id(p)]], p) for p in group["params"]]
+            for group in optimizer.param_groups
+        ],
         "scheduler": _scheduler(getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)),
     }
+
+
+def _held(cuts: list[Cut], parameter: torch.nn.Parameter) -> Facts:
+    """Return what a parameter holds of the checkpoint, and its shape, which is that of its moments."""
+    name = " + ".join(f"{cut.tensor}{cut.part}" for cut in cuts)
+    return {"name": name, "shape": list(parameter.shape)}
 
 
 def _decaying(groups: list[Facts]) -> list[Facts]:
