@@ -17,6 +17,7 @@ from raising import raised
 from samebits_probe.model import forks
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.evaluation import evaluated
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.learner import Learner
 from tiny import model
@@ -24,6 +25,8 @@ from tiny import model
 FOLDER = os.environ["SAMEBITS_ACCELERATE"]
 NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 21)
 OLD = transformers.__version__[0] == "4"
+OLD_EVALUATION = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 57)
+"""It passes no number of items."""
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
 torch.set_num_threads(1)
@@ -295,3 +298,68 @@ def test_a_planted_order_of_parameters_is_seen():
     assert {held["name"]: held["shape"] for group in planted for held in group} == {
         held["name"]: held["shape"] for group in clean for held in group
     }
+
+
+def of_evaluation(made=None):
+    tried = Tried(made)
+    return evaluated(tried.learner, tried.bench.rows)
+
+
+def test_an_evaluation_is_what_plain_torch_computes():
+    tried = Tried()
+    facts = evaluated(tried.learner, tried.bench.rows)
+    assert tried.made.training
+    assert [forward["rows"] for forward in facts["received"]] == [[0, 1, 2], [3]]
+    tried.made.eval()
+    losses = []
+    for forward in facts["received"]:
+        rows = [tried.bench.rows[row] for row in forward["rows"]]
+        batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        first = 1 if NEWEST else 0
+        items = (
+            None if OLD_EVALUATION else int((batch["labels"][:, first:] != batches.IGNORED).sum())
+        )
+        assert forward["items"] == items
+        loss = tried.made(**batch, num_items_in_batch=items).loss
+        losses += [float(loss)] * len(rows)
+    assert abs(facts["loss"] - sum(losses) / len(losses)) < 1e-5
+    n_rows, width = tried.bench.rows.kwargs["labels"].shape
+    assert facts["predictions"] == [str([n_rows, width, tried.made.config.vocab_size])]
+    assert facts["labels"] == [str([n_rows, width])]
+
+
+def test_an_evaluation_in_float64_is_of_float64():
+    tried = Tried()
+    own = evaluated(tried.learner, tried.bench.rows)
+    twin = tried.learner.in_float64()
+    high = evaluated(twin, tried.bench.rows)
+    assert not twin.leaks
+    assert 0 < abs(own["loss"] - high["loss"]) < 1e-4
+
+
+def test_a_planted_evaluation_that_leaves_out_a_row_is_seen():
+    module = trainer_module()
+    clean, plain = of_evaluation(), module.Trainer.prediction_step
+
+    def planted(self, model, inputs, *args, **kwargs):
+        loss, logits, labels = plain(self, model, inputs, *args, **kwargs)
+        return loss * 2, logits[:, :-1], labels
+
+    module.Trainer.prediction_step = planted
+    other = of_evaluation()
+    assert other["loss"] != clean["loss"]
+    assert other["predictions"] != clean["predictions"]
+    assert other["labels"] == clean["labels"]
+
+
+def test_an_evaluation_that_raises_is_a_fact_and_training_goes_on():
+    module = trainer_module()
+
+    def refusing(self, *args, **kwargs):
+        raise TypeError
+
+    module.Trainer.prediction_step = refusing
+    tried = Tried()
+    assert "TypeError" in evaluated(tried.learner, tried.bench.rows)["refused"]
+    assert tried.made.training
+    assert len(tried.run()["losses"]) == trainer.ROWS

@@ -6,10 +6,12 @@ training step are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from samebits.questions.trainer.evaluation import evaluation_changes, loss_of
 from samebits.questions.trainer.moments import misplaced
 from samebits.questions.trainer.records import (
     TrainerChange,
@@ -104,13 +106,18 @@ def compared(
     changes = tuple(_changes(reference, candidate))
     causes = [change for change in changes if change.is_cause]
     summary = Summary(tuple(_items(pair)))
+    evaluation = loss_of(pair)
+    counts = Counter(summary.counts)
+    if evaluation is not None:
+        counts[evaluation.outcome] += 1
     return TrainerComparison(
         reference=stack,
         standing=summary.standing,
         first=summary.first,
         items=summary.items,
-        counts=summary.counts,
+        counts=dict(counts),
         changes=changes,
+        evaluation=evaluation,
         reason=f"Trainer has a different {causes[0].subject}" if causes else "",
     )
 
@@ -127,7 +134,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
         seconds=file.seconds,
     )
     run = file.own.runs.get("row by row") if file.own is not None else None
-    if run is None:
+    if file.own is None or run is None:
         return shared
     return shared.model_copy(
         update={
@@ -136,6 +143,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
             "rates": tuple(rates[0] for rates in run.rates if rates),
             "rows": tuple(chain.from_iterable(r.rows for r in run.received)),
             "items": tuple(r.items for r in run.received),
+            "evaluation": file.own.evaluation.loss,
             "built": {"optimizer": run.optimizer, "scheduler": run.scheduler},
         }
     )
@@ -192,6 +200,8 @@ def _changes(reference: TrainerFile, candidate: TrainerFile) -> Iterator[Trainer
         yield from _change("learning rates", run, *(_numbers(side.rates) for side in sides))
     a, b = (facts.runs["row by row"] for facts in (reference.own, candidate.own))
     yield from _built(a, b)
+    for difference in evaluation_changes(reference.own.evaluation, candidate.own.evaluation):
+        yield from _change("evaluation", *difference)
     if (other := misplaced(a, b, {*reference.uncertain, *candidate.uncertain})) is not None:
         yield from _change(*other)
     yield from _logged(a, b)

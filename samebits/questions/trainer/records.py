@@ -87,9 +87,24 @@ class TrainerRun(Record):
     """Setting of the model's config that the run leaves changed -> its values before and behind the run."""
 
 
+class Evaluated(Record):
+    """What Trainer makes of the rows without training, by the weights of the checkpoint."""
+
+    refused: str = ""
+    """The exception, if it raised."""
+    received: tuple[Received, ...] = ()
+    """Forward by forward."""
+    loss: float | None = None
+    """As the metrics have it; None if it has none."""
+    predictions: tuple[str, ...] = ()
+    """Shape of each array that ``predict`` returns."""
+    labels: tuple[str, ...] = ()
+
+
 class TrainerFacts(Record):
     """All runs in one precision."""
 
+    evaluation: Evaluated = Field(default_factory=Evaluated)
     runs: dict[TrainerRunName, TrainerRun]
     leaks: tuple[str, ...] = ()
     """Operations in float64 with less than float64 precision."""
@@ -99,7 +114,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[7] = formats.TRAINER
+    format_version: Literal[8] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""
@@ -119,7 +134,7 @@ class TrainerFile(CellFile):
 
 # --- the report ----------------------------------------------------------------------------------
 
-TrainerSignal = Literal["losses", "norms", "weights"]
+TrainerSignal = Literal["evaluation loss", "losses", "norms", "weights"]
 """In the order of data flow."""
 TrainerSubject = Literal[
     "argument",
@@ -136,6 +151,7 @@ TrainerSubject = Literal[
     "logged learning rates",
     "rounding of the log",
     "config of the model",
+    "evaluation",
 ]
 """What Trainer does with a model's rows, its parameters and its log, beside all numbers of them."""
 
@@ -156,8 +172,9 @@ class TrainerItem(Record):
     """One number or tensor of a run, compared on both sides."""
 
     signal: TrainerSignal
-    run: TrainerRunName
-    place: str
+    run: TrainerRunName | None = None
+    """None for the evaluation."""
+    place: str = ""
     """``step 2``, or a tensor of the checkpoint."""
     outcome: TrainingOutcome
     reference: float | None = None
@@ -179,6 +196,8 @@ class TrainerComparison(Record):
     """Items that are not identical, the worst of each signal first; at most a few of each."""
     counts: dict[TrainingOutcome, int] = Field(default_factory=dict)
     changes: tuple[TrainerChange, ...] = ()
+    evaluation: TrainerItem | None = None
+    """The loss of the evaluation; no part of the standing, as no training computes with it."""
     reason: str = ""
 
 
@@ -204,6 +223,8 @@ class TrainerReport(Record):
     """The arguments of TrainingArguments that shape a training."""
     comparison: TrainerComparison | None = None
     """None: the reference itself, or a cell without one."""
+    evaluation: float | None = None
+    """Loss of the evaluation."""
     relations: TrainingRelations | None = None
     """Whether accumulated rows teach what they teach as one batch."""
     seconds: float = 0.0

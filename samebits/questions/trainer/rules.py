@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
+from samebits.questions.trainer.evaluation import FED, OUTCOME
 from samebits.questions.trainer.records import (
     TrainerChange,
     TrainerItem,
@@ -68,6 +69,8 @@ def change_line(change: TrainerChange) -> str:
     sides = f"{change.reference} → {change.candidate}"
     if change.subject == "config of the model":
         return f"model.config.{change.name} behind Trainer: {sides}"
+    if change.subject == "evaluation":
+        return f"{change.name} of the evaluation: {sides}"
     if change.subject != "argument":
         what = " of ".join(filter(None, (change.subject, change.name)))
         return f"{what}: {sides}"
@@ -87,7 +90,36 @@ def _given(change: TrainerChange) -> str:
 
 def trainer_item_line(item: TrainerItem) -> str:
     """Return one number or tensor of a comparison in one line."""
-    return f"{item.signal}, {item.run}, {item.place}: {figures_of(item)}"
+    place = ", ".join(filter(None, (item.signal, item.run, item.place)))
+    return f"{place}: {figures_of(item)}"
+
+
+def _evaluated(case: Case) -> Iterator[Sighting]:
+    """Find an evaluation with another loss or other predictions.
+
+    A loss that differs where the step does, too, is no other one unless the model is fed something else.
+    """
+    report = report_in(case)
+    comparison = report.comparison if report is not None else None
+    if comparison is None:
+        return
+    changes = [c for c in comparison.changes if c.subject == "evaluation" and c.name != OUTCOME]
+    loss = comparison.evaluation
+    fed = any(change.name in FED for change in changes)
+    explained = comparison.standing in ("follows", "not compared", "failed")
+    other_loss = loss is not None and loss.outcome == "diverged" and (fed or not explained)
+    if other_loss or any(change.name not in FED for change in changes):
+        lines = [trainer_item_line(loss)] if loss is not None and other_loss else []
+        yield Sighting("evaluation", (*lines, *map(change_line, changes)))
+
+
+def _refused(case: Case) -> Iterator[Sighting]:
+    """Find an evaluation that raises in one release alone."""
+    report = report_in(case)
+    comparison = report.comparison if report is not None else None
+    for change in comparison.changes if comparison is not None else ():
+        if change.subject == "evaluation" and change.name == OUTCOME:
+            yield Sighting("evaluation", (change_line(change),))
 
 
 def _accumulated(case: Case) -> Iterator[Sighting]:
@@ -138,6 +170,8 @@ RULES: tuple[Rule, ...] = (
     Rule("SB857", _other_numbers),
     Rule("SB858", _changed("logged learning rates", "rounding of the log")),
     Rule("SB860", _changed("config of the model")),
+    Rule("SB869", _refused),
     Rule("SB872", _changed("parameters of the optimizer")),
     Rule("SB873", _changed("order of parameters")),
+    Rule("SB874", _evaluated),
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TITLE = "By Trainer"
 INTRO = (
     "The same models, trained by transformers' own Trainer with its default arguments: four rows in "
-    "four steps, the same rows accumulated in one step, and as one batch. What Trainer chooses and "
+    "four steps, the same rows accumulated in one step, and as one batch; and evaluated without a step. What Trainer chooses and "
     "what the model receives is compared exactly; losses, norms and the weights behind the last "
     "step byte for byte, and what differs is judged in float64. Trainer's accelerate lies "
     "beside the environment and is used by nothing else."
@@ -36,6 +36,7 @@ HEADERS = (
     "norms",
     "rates",
     "optim",
+    "evaluation",
 )
 
 
@@ -86,6 +87,7 @@ def _figures(row: Row) -> Markdown:
             ", ".join(f"{norm:.6g}" for norm in trainer.norms),
             ", ".join(f"{rate:.6g}" for rate in trainer.rates),
             trainer.arguments.get("optim", ""),
+            "" if trainer.evaluation is None else f"{trainer.evaluation:.6g}",
         ]
         for stack, trainer in runs_of(row).items()
         if trainer.losses
@@ -106,6 +108,7 @@ def _lines(trainer: TrainerReport) -> Iterator[str]:
         yield f"by Trainer: {reason}"
     if trainer.comparison is not None:
         yield from map(change_line, trainer.comparison.changes)
-        for item in trainer.comparison.items:
+        evaluation = trainer.comparison.evaluation
+        for item in (*filter(None, (evaluation,)), *trainer.comparison.items):
             if item.outcome in NOTABLE:
                 yield f"{item.outcome}, {trainer_item_line(item)}"

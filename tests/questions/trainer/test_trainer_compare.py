@@ -47,12 +47,28 @@ def run(memory, dtype=np.float32, *, shift=0.0, loss=2.5, norm=1.5, **changed):
     return facts | changed
 
 
-def file(stack, own, high=None, **changed):
-    def facts(run):
-        return None if run is None else {"runs": dict.fromkeys(RUNS, run), "leaks": []}
+def evaluated(loss=2.5, *, items=(28, 4), predictions=("[4, 12, 99]",), rows=((0, 1, 2), (3,))):
+    forwards = [
+        {"names": ["input_ids", "labels"], "rows": of, "items": n}
+        for of, n in zip(rows, items, strict=True)
+    ]
+    return {"received": forwards, "loss": loss, "predictions": predictions, "labels": ["[4, 12]"]}
+
+
+def file(stack, own, high=None, evaluation=None, high_evaluation=None, **changed):
+    def facts(run, evaluation):
+        if run is None:
+            return None
+        of_run = {"runs": dict.fromkeys(RUNS, run), "leaks": []}
+        return of_run | {"evaluation": evaluation or evaluated()}
 
     return TrainerFile.model_validate(
-        {"cell": cell_id(stack), "own": facts(own), "float64": facts(high), "arguments": ARGUMENTS}
+        {
+            "cell": cell_id(stack),
+            "own": facts(own, evaluation),
+            "float64": facts(high, high_evaluation),
+            "arguments": ARGUMENTS,
+        }
         | changed
     )
 
@@ -87,6 +103,43 @@ def test_what_a_run_leaves_of_the_config_is_compared_and_is_no_cause():
     memory = Memory()
     both = run(memory, config={"use_cache": ("True", "False")})
     assert compared(file("5.2", both), file("5.x", both), memory).changes == ()
+
+
+def test_the_loss_of_an_evaluation_is_judged_by_float64_and_is_no_part_of_the_standing():
+    lower = {"evaluation": evaluated(2.25)}
+    without = pair({}, **lower)
+    assert without.evaluation.outcome == "undecided"
+    assert needs_values(without)
+    diverged = pair({}, {}, **lower, high_evaluation=evaluated(2.25))
+    assert diverged.evaluation.outcome == "diverged"
+    assert diverged.standing == "identical"
+    rounded = pair({}, {}, evaluation=evaluated(2.5 + 1e-6), high_evaluation=evaluated(2.5 + 1e-14))
+    assert rounded.evaluation.outcome == "rounding"
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("num_items_in_batch", {"items": (24, 3)}),
+        ("num_items_in_batch", {"items": (None, None)}),
+        ("predictions", {"predictions": ("[4, 12, 99]", "[4, 2, 12, 8]")}),
+        ("rows", {"rows": ((0, 1, 2), (0,))}),
+    ],
+)
+def test_what_an_evaluation_does_otherwise_is_named_and_is_no_cause_of_training(name, changed):
+    result = pair({}, evaluation=evaluated(**changed))
+    assert [(c.subject, c.name, c.is_cause) for c in result.changes] == [
+        ("evaluation", name, False)
+    ]
+
+
+def test_an_evaluation_that_both_releases_refuse_is_no_difference():
+    refused = {"refused": "TypeError: no"}
+    (change,) = pair({}, evaluation=refused).changes
+    assert (change.name, change.candidate) == ("predict()", "TypeError: no")
+    memory = Memory()
+    files = [file(stack, run(memory), evaluation={"refused": stack}) for stack in ("4.48", "5.x")]
+    assert compared(*files, memory).changes == ()
 
 
 NUMBERS = [

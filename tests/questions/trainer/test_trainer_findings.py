@@ -108,3 +108,38 @@ def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itse
     assert codes_of_trainer({}, relation=by) == ["SB854"]
     assert codes_of_trainer({}, relation=by | {"broken": False}) == []
     assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]
+
+
+LOWER = {"signal": "evaluation loss", "outcome": "diverged", "reference": 2.5, "candidate": 2.25}
+
+
+def of_evaluation(name):
+    return {"subject": "evaluation", "name": name, "reference": "none", "candidate": "28"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "standing", "loss", "name"),
+    [
+        (["SB874"], "identical", "diverged", None),
+        (["SB874"], "identical", "diverged", "num_items_in_batch"),
+        (["SB874"], "follows", "diverged", "num_items_in_batch"),
+        (["SB874"], "identical", "identical", "predictions"),
+        (["SB874"], "identical", "identical", "rows"),
+        (["SB869"], "identical", "identical", "predict()"),
+        ([], "follows", "diverged", None),
+        ([], "identical", "rounding", "num_items_in_batch"),
+        ([], "identical", "undecided", None),
+        ([], "identical", "identical", "arguments"),
+    ],
+)
+def test_an_evaluation_is_named_unless_the_forward_explains_it(expected, standing, loss, name):
+    changes = [of_evaluation(name)] if name is not None else []
+    report = by_trainer(standing, evaluation=LOWER | {"outcome": loss}, changes=changes)
+    assert codes_of_trainer(report) == expected
+
+
+def test_an_evaluation_that_diverged_makes_no_other_finding():
+    """What the model ignores in training changes no number of a run, though the evaluation has another loss."""
+    change = {"subject": "num_items_in_batch", "reference": "7", "candidate": "6", "is_cause": True}
+    report = by_trainer("rounding", evaluation=LOWER, changes=[change])
+    assert codes_of_trainer(report) == ["SB874"]

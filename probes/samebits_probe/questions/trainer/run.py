@@ -15,6 +15,7 @@ from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import memory, progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.evaluation import evaluated
 from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
@@ -61,15 +62,18 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     dtype = loaded.model.dtype
     batch = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))[0]
     learner = Learner(loaded.model, dtype)
-    bench = trainer.Bench(trainer.Rows(batch), where)
+    rows = trainer.Rows(batch)
+    bench = trainer.Bench(rows, where)
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
-    facts["own"] = bench.facts(learner, keeper)
+    facts["own"] = {"evaluation": evaluated(learner, rows), **bench.facts(learner, keeper)}
     facts["relations"] = bench.relation(learner, loaded.head)
     if not job["task"]["values"]:
         return facts
     try:
         progress.begin("trainer in float64")
-        return facts | {"float64": bench.facts(bench.in_float64(learner), keeper)}
+        twin = bench.in_float64(learner)
+        of_twin = {"evaluation": evaluated(twin, rows), **bench.facts(twin, keeper)}
+        return facts | {"float64": of_twin}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return facts | {"no_float64": in_one_line(error)}

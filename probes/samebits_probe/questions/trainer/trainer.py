@@ -113,13 +113,14 @@ def arguments() -> dict[str, str]:
     Those that a user must give, or that name files of this machine, are left out.
     """
     with tempfile.TemporaryDirectory() as folder:
-        made = _made_arguments(folder)
+        made = made_arguments(folder)
         fields = [f.name for f in dataclasses.fields(made)]
         values = {name: _as_text(getattr(made, name)) for name in fields}
         return {name: value for name, value in values.items() if folder not in value}
 
 
-def _made_arguments(folder: str, **more: Any) -> Any:
+def made_arguments(folder: str, **more: Any) -> Any:
+    """Return arguments for this machine's CPU, and no more than ``more``."""
     module = importlib.import_module("transformers.training_args")
     return module.TrainingArguments(output_dir=folder, use_cpu=True, report_to="none", **more)
 
@@ -246,7 +247,7 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
     watch = Watch(learner, rows)
     module = importlib.import_module("transformers.trainer")
     with tempfile.TemporaryDirectory() as folder, watch.model_watched():
-        arguments = _made_arguments(
+        arguments = made_arguments(
             folder,
             optim=_OPTIMIZER,
             per_device_train_batch_size=plan.batch,
@@ -257,7 +258,7 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
             save_strategy="no",
             disable_tqdm=True,
         )
-        trainer = _watched(module.Trainer, watch)(
+        trainer = watched(module.Trainer, watch)(
             model=learner.model, args=arguments, train_dataset=rows
         )
         trainer.remove_callback(module.PrinterCallback)
@@ -349,7 +350,7 @@ def _ranges(numbers: list[int]) -> str:
     return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)
 
 
-def _watched(trainer_class: type, watch: Watch) -> type:
+def watched(trainer_class: type, watch: Watch) -> type:
     """Return a Trainer that tells what each micro-batch contributed, and runs in the precision."""
 
     class Watched(trainer_class):  # type: ignore[misc]
@@ -358,6 +359,10 @@ def _watched(trainer_class: type, watch: Watch) -> type:
                 loss: torch.Tensor = super().training_step(*args, **kwargs)
             watch.losses.append(float(loss.detach()))
             return loss
+
+        def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+            with watch.learner.arithmetic():
+                return super().prediction_step(*args, **kwargs)
 
     return Watched
 
