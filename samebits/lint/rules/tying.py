@@ -115,7 +115,7 @@ def _signature(project: Project) -> Iterator[Problem]:
 def _finishes(project: Project, entry: Class) -> bool:
     """Return True if ``__init__`` calls what ties the weights of a model that is made."""
     return any(
-        _calls(project, each, name)
+        _calls(each, name)
         for each in project.family(entry)[0]
         for name in ("post_init", "init_weights")
     )
