@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.questions.question import ModelSection, Question, Section, in_first_variant
-from samebits.text.blocks import codes, heading, page, table
+from samebits.text.blocks import below, codes, heading, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
@@ -111,9 +111,7 @@ class Differing(NamedTuple):
         row = next(iter(self.key.by_model(rows).values()), None)
         stacks = [stack.id for stack in report.stacks if row is not None and stack.id in row.stacks]
         lines = self._lines(row, stacks) if row is not None else []
-        if not lines:
-            return EMPTY
-        return page([heading(2, self.title), table([self.thing, *stacks], lines)])
+        return below(heading(2, self.title), table([self.thing, *stacks], lines))
 
     def has_details(self, rows: Iterable[Row], _report: Report) -> bool:
         """Return True if something differs."""

@@ -45,6 +45,12 @@ def page(blocks: Iterable[Markdown]) -> Markdown:
     return Markdown("\n\n".join(block for block in blocks if block))
 
 
+def below(title: Markdown, *blocks: Markdown) -> Markdown:
+    """Return blocks under a title; empty if all of them are."""
+    body = page(blocks)
+    return page([title, body]) if body else EMPTY
+
+
 def heading(level: int, text: str) -> Markdown:
     """Return a heading; ``text`` is plain unless it is markdown."""
     return Markdown(f"{'#' * level} {markdown(text)}")

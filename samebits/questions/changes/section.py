@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.describe import some
 from samebits.questions.changes.records import CHANGES, Area, Step, Unrun, Why
 from samebits.records.ids import Level, Verdict
-from samebits.text.blocks import bullets, codes, heading, page, table
+from samebits.text.blocks import below, bullets, codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
@@ -125,7 +125,7 @@ def of_model(rows: list[Row], report: Report) -> Markdown:
     off = sorted({name for row in rows for name in off_of(row)})
     if off:
         blocks.append(fill("{}: {}", _left_out(report.level), codes(off)))
-    return page([heading(2, TITLE), *blocks]) if blocks else EMPTY
+    return below(heading(2, TITLE), *blocks)
 
 
 def has_unrun(rows: Iterable[Row]) -> bool:

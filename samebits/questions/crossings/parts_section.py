@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.crossings.parts import OUTCOMES
 from samebits.questions.texts.compare import position_in_words
-from samebits.text.blocks import first_of, folded, heading, link, page, table, titled
+from samebits.text.blocks import below, first_of, folded, heading, link, page, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.names import page_path
@@ -61,14 +61,12 @@ def parts_of_model(
     model: str, answer: CrossingsOfRow, pairs_in_words: Callable[[Pairs], str]
 ) -> Markdown:
     """Return what of one model's files is not as in the saver; empty if all is."""
-    losses = _losses(model, answer.parts)
-    if not losses:
-        return EMPTY
     rows = [
-        [pairs_in_words(loss.pairs), loss.first.part, *_in_words(loss.first, 12)] for loss in losses
+        [pairs_in_words(loss.pairs), loss.first.part, *_in_words(loss.first, 12)]
+        for loss in _losses(model, answer.parts)
     ]
     headers = ["saved by \N{RIGHTWARDS ARROW} loaded by", "part", "outcome", "what"]
-    return page([heading(2, TITLE), table(headers, rows)])
+    return below(heading(2, TITLE), table(headers, rows))
 
 
 def _headline(parts: Sequence[PartCrossing]) -> Markdown:

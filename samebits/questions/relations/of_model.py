@@ -25,7 +25,7 @@ from samebits.questions.relations.records import (
     signals_of,
 )
 from samebits.questions.relations.section import TITLE
-from samebits.text.blocks import codes, details, fence, heading, page, table, titled
+from samebits.text.blocks import below, codes, details, fence, heading, page, table, titled
 from samebits.text.lists import group_equal, grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import count, exact, pair, part, plural, size
@@ -250,8 +250,6 @@ def _layers(worst: Mapping[str, Relation]) -> Markdown:
     }
     columns = group_equal({stack: layers for stack, layers in by_stack.items() if layers})
     names = dict.fromkeys(name for _, layers in columns for name in layers)
-    if not names:
-        return EMPTY
     headers = ["layer"]
     for stacks, _ in columns:
         suffix = f" on {', '.join(stacks)}" if len(columns) > 1 else ""
@@ -260,7 +258,7 @@ def _layers(worst: Mapping[str, Relation]) -> Markdown:
         [name, *(figure for _, layers in columns for figure in _sizes(layers.get(name)))]
         for name in names
     ]
-    return page([titled("Growth from layer to layer"), table(headers, rows, right=headers[1:])])
+    return below(titled("Growth from layer to layer"), table(headers, rows, right=headers[1:]))
 
 
 def _positions(stacks: list[str], positions: tuple[float, ...]) -> Markdown:

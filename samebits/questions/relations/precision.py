@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samebits.questions.relations.records import Precision, signals_of
-from samebits.text.blocks import bullets, heading, page, table, titled
+from samebits.text.blocks import below, bullets, heading, table, titled
 from samebits.text.lists import grouped
-from samebits.text.markdown import EMPTY, Markdown, fill
+from samebits.text.markdown import Markdown, fill
 from samebits.text.numbers import count
 
 if TYPE_CHECKING:
@@ -68,12 +68,10 @@ def too_coarse(rows: Iterable[Row]) -> Markdown:
         for stacks, p in _precisions(row)
         if is_suspicious(p)
     ]
-    if not coarse_lines:
-        return EMPTY
     rest = len(coarse_lines) - MAX_COARSE
     more = [fill("… and {} more", count(rest))] if rest > 0 else []
     title = titled("Values that would fit a coarser dtype without loss")
-    return page([title, bullets([*coarse_lines[:MAX_COARSE], *more])])
+    return below(title, bullets([*coarse_lines[:MAX_COARSE], *more]))
 
 
 def precision_table(rows: Iterable[Row]) -> Markdown:
@@ -93,12 +91,10 @@ def precision_table(rows: Iterable[Row]) -> Markdown:
         for stacks, p in _precisions(row)
     ]
     unknown_lines = _unknown(rows)
-    if not table_rows and not unknown_lines:
-        return EMPTY
     headers = ["variant", "environments", "what", "dtype", "mantissa bits", "used", "note"]
     title = heading(3, "Is the dtype what it claims to be")
-    precision_rows = table(headers, table_rows, right=headers[4:6]) if table_rows else EMPTY
-    return page([title, precision_rows, bullets(unknown_lines)])
+    precision_rows = table(headers, table_rows, right=headers[4:6])
+    return below(title, precision_rows, bullets(unknown_lines))
 
 
 def _unknown(rows: Iterable[Row]) -> list[Markdown]:

@@ -11,7 +11,7 @@ from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
 from samebits.questions.usage.answers import USAGES, Usage
 from samebits.questions.usage.records import signals_of
-from samebits.text.blocks import bullets, codes, first_of, heading, link, page, slug, table
+from samebits.text.blocks import below, bullets, codes, first_of, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
@@ -278,8 +278,6 @@ def _skip_table(rows: Iterable[Row]) -> Markdown:
         for signal in signals_of(row).values()
         for name, reason in signal.skips.items()
     )
-    if not reasons:
-        return EMPTY
     lines = [[name, count(n), reason] for (name, reason), n in sorted(reasons.items())]
     reason_table = table(["what", "times", "why"], lines, right=["times"])
-    return page([heading(2, "Not tried"), reason_table])
+    return below(heading(2, "Not tried"), reason_table)

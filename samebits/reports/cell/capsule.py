@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, link, page, titled
-from samebits.text.markdown import EMPTY, Markdown, code, fill
+from samebits.text.blocks import below, bullets, link, titled
+from samebits.text.markdown import Markdown, code, fill
 
 if TYPE_CHECKING:
     from samebits.records.capsule import Capsule
@@ -19,7 +19,7 @@ def capsules_of(cells: Iterable[CellResult], above: str = "") -> Markdown:
     ``above`` is the relative path from the page to the folder of the report.
     """
     lines = [_line(cell, cell.capsule, above) for cell in cells if cell.capsule is not None]
-    return page([titled("To reproduce without samebits"), bullets(lines)]) if lines else EMPTY
+    return below(titled("To reproduce without samebits"), bullets(lines))
 
 
 def _line(cell: CellResult, capsule: Capsule, above: str) -> Markdown:

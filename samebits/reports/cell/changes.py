@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, material_changes, paired_calls
 from samebits.reports.stories import Shared, Story, joined_lines
-from samebits.text.blocks import details, folded, page, table, titled
+from samebits.text.blocks import below, details, folded, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import plural
@@ -146,7 +146,7 @@ def _attention(shared: Shared, story: Story) -> Markdown:
 
 
 def _titled_table(title: str, headers: list[str], rows: list[list[str]]) -> Markdown:
-    return page([titled(title), table(headers, rows)]) if rows else EMPTY
+    return below(titled(title), table(headers, rows))
 
 
 def _is_model_fact(change: FactChange) -> bool:

@@ -25,7 +25,7 @@ from samebits.reports.stories import (
     rest_in_words,
     verdict_word,
 )
-from samebits.text.blocks import bullets, codes, fence, heading, linked, page, titled
+from samebits.text.blocks import below, bullets, codes, fence, heading, linked, page, titled
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
@@ -184,10 +184,8 @@ def _trace(failure: Failure) -> Markdown:
 
 
 def _frames(failure: Failure) -> Markdown:
-    if not failure.frames:
-        return EMPTY
     deepest = reversed(failure.frames[-MAX_FRAMES:])
-    return page([titled("Deepest frames, innermost first"), bullets(map(_frame, deepest))])
+    return below(titled("Deepest frames, innermost first"), bullets(map(_frame, deepest)))
 
 
 def _frame(frame: Frame) -> Markdown:

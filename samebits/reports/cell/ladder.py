@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, page, table, titled
+from samebits.text.blocks import below, bullets, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, number, plural
 
@@ -166,7 +166,7 @@ def _size(value: float | None) -> str:
 def _tokens(ladder: Ladder) -> Markdown:
     """Return for each split whether it is a near-tie, and which steps rounding could flip."""
     lines = [*map(_split, ladder.splits), *_risks(ladder.at_risk)]
-    return page([titled("Tokens"), bullets(lines)]) if lines else EMPTY
+    return below(titled("Tokens"), bullets(lines))
 
 
 def _split(split: SplitJudgement) -> Markdown:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, folded, page, table, titled
+from samebits.text.blocks import below, bullets, folded, page, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
@@ -313,15 +313,13 @@ def _extreme(extreme: Extreme) -> list[str]:
 
 def split_table(splits: tuple[TokenSplit, ...]) -> Markdown:
     """Return where greedy decoding diverges, with the two largest logits of both sides."""
-    if not splits:
-        return EMPTY
     headers = ["prompt", "step", "reference", "margin", "candidate", "margin"]
     rows = [
         [code(split.prompt), str(split.step), *_choice(split.reference), *_choice(split.candidate)]
         for split in splits
     ]
     title = titled("Greedy decoding chooses another token (id and logit of the best two)")
-    return page([title, table(headers, rows, right=NUMBER_HEADERS)])
+    return below(title, table(headers, rows, right=NUMBER_HEADERS))
 
 
 def _choice(top2: tuple[tuple[int, float], tuple[int, float]] | None) -> list[str]:

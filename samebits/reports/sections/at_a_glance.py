@@ -13,7 +13,7 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.commands import compare_two
 from samebits.reports.sections.findings import named
-from samebits.text.blocks import first_of, heading, link, page, table, titled
+from samebits.text.blocks import below, first_of, heading, link, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
@@ -243,9 +243,7 @@ def _model_link(model: str, codes: list[str]) -> Markdown:
 def explanations(report: Report) -> Markdown:
     """Return the long explanations of the matrix file, a paragraph for each of its entries."""
     entries = [entry for entry in report.expected if entry.explanation and entry.cells]
-    if not entries:
-        return EMPTY
-    return page([heading(2, "Explained"), *map(_explanation, entries)])
+    return below(heading(2, "Explained"), *map(_explanation, entries))
 
 
 def _explanation(entry: ExpectedReport) -> Markdown:

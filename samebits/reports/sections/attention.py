@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import first_of, folded, heading, page, table, titled
+from samebits.text.blocks import below, first_of, folded, heading, page, table, titled
 from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
@@ -55,14 +55,9 @@ def attention_kernels(report: Report) -> Markdown:
 
 def kernels_of(rows: list[Row]) -> Markdown:
     """Return what ran in the rows of one model, per stack, prompt and layer, for its own page."""
-    lines = _lines(rows)
-    if not lines:
-        return EMPTY
-    lines = joined(lines, "layers", "prompts", "stacks", "variants")
-    run_table = table(
-        ["variant", "environments", "prompts", "layers", *FACT_HEADERS], map(_cells, lines)
-    )
-    return page([heading(2, "Attention kernels"), run_table])
+    lines = joined(_lines(rows), "layers", "prompts", "stacks", "variants")
+    headers = ["variant", "environments", "prompts", "layers", *FACT_HEADERS]
+    return below(heading(2, "Attention kernels"), table(headers, map(_cells, lines)))
 
 
 def has_changed(rows: Iterable[Row]) -> bool:

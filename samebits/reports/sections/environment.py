@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.text.blocks import (
+    below,
     bullets,
     details,
     fence,
@@ -142,11 +143,9 @@ def _differing(models: tuple[str, ...], report: Report) -> Markdown:
         for name in names
     }
     differing = {name: row for name, row in versions.items() if len(set(row)) > 1}
-    if not differing:
-        return EMPTY
     title = titled(f"Packages of {', '.join(models)} that differ between environments")
     headers = ["package", *(entry.stack for entry in entries)]
-    return page([title, table(headers, ([name, *row] for name, row in differing.items()))])
+    return below(title, table(headers, ([name, *row] for name, row in differing.items())))
 
 
 def _replaced(entry: PackagesReport) -> str:

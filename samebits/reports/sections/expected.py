@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
 from samebits.reports.stories import row_name
-from samebits.text.blocks import codes, details, folded, heading, page, table
+from samebits.text.blocks import below, codes, details, folded, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import count, plural
 
@@ -90,9 +90,7 @@ def absent(report: Report) -> Markdown:
         for reason, stacks in by_reason.items()
         for stack, rows in stacks.items()
     ]
-    if not lines:
-        return EMPTY
-    return page([heading(2, "Absent"), table(["environment", "rows", "why"], lines)])
+    return below(heading(2, "Absent"), table(["environment", "rows", "why"], lines))
 
 
 def remarks(report: Report) -> Markdown:
@@ -125,9 +123,7 @@ def remarks_of(rows: list[Row]) -> Markdown:
         for row in rows
         for remark, stacks in _stacks_by_remark(row, short=False).items()
     ]
-    if not lines:
-        return EMPTY
-    return page([heading(2, TITLE), table(["variant", "environments", "remark"], lines)])
+    return below(heading(2, TITLE), table(["variant", "environments", "remark"], lines))
 
 
 def has_remarks(row: Row) -> bool:

@@ -28,7 +28,7 @@ from samebits.reports.stories import (
     troubles,
     verdict_word,
 )
-from samebits.text.blocks import bullets, heading, link, page, slug, table, titled
+from samebits.text.blocks import below, bullets, heading, link, page, slug, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.text.moments import moment
@@ -205,10 +205,8 @@ def attention_needed(report: Report) -> Markdown:
 
 def reasons(report: Report) -> Markdown:
     """Return every reason why the exit code is not 0."""
-    if not report.reasons:
-        return EMPTY
     title = fill("Why the exit code is {}", str(report.exit_code))
-    return page([heading(2, title), bullets(report.reasons)])
+    return below(heading(2, title), bullets(report.reasons))
 
 
 def _counts(report: Report) -> Markdown:

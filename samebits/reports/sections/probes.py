@@ -12,7 +12,7 @@ from samebits.records.subject import Reason
 from samebits.reports.cell.ladder import KIND_WORDS, informing_steps_of
 from samebits.reports.cell.tensors import signal_items
 from samebits.reports.stories import row_name
-from samebits.text.blocks import heading, page, table
+from samebits.text.blocks import below, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import count
 
@@ -55,7 +55,7 @@ def probes_of(rows: list[Row]) -> Markdown:
         if any(signal.outcome != "identical" for signal in cell.informing)
         for block in _of_cell(cell)
     ]
-    return page([heading(2, f"{TITLE} that only inform"), *blocks]) if blocks else EMPTY
+    return below(heading(2, f"{TITLE} that only inform"), *blocks)
 
 
 def _of_cell(cell: CellResult) -> Iterator[Markdown]:

@@ -9,7 +9,7 @@ from samebits.text.blocks import bullets, codes, heading, link, page, slug, tabl
 from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
-from samebits.text.numbers import size
+from samebits.text.numbers import first_of, size
 
 if TYPE_CHECKING:
     from samebits.records.report import Report, Row
@@ -50,9 +50,7 @@ def left_line(report: Report) -> str:
     if not places:
         return ""
     texts = [f"{model} in {', '.join(stacks)}" for model, stacks in places.items()]
-    rest = len(texts) - MAX_MODELS
-    more = [f"and {rest:,} more models"] if rest > 0 else []
-    named = "; ".join([*texts[:MAX_MODELS], *more])
+    named = "; ".join(first_of(texts, MAX_MODELS, "model"))
     return f"A call leaves something behind that changes the next one: {named}"
 
 

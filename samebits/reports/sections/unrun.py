@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, heading, page
+from samebits.text.blocks import below, bullets, heading, page
 from samebits.text.lists import group_equal, grouped
-from samebits.text.markdown import EMPTY, Markdown, fill
-from samebits.text.numbers import count, plural
+from samebits.text.markdown import Markdown, fill
+from samebits.text.numbers import count, first_of, plural
 
 if TYPE_CHECKING:
     from samebits.records.capture import UnrunModule
@@ -42,7 +42,7 @@ def unrun_of(rows: Sequence[Row], level: Level) -> Markdown:
     ]
     media = Markdown(media_of(rows, level))
     if not sentences:
-        return page([heading(2, PROMPTS), media]) if media else EMPTY
+        return below(heading(2, PROMPTS), media)
     return page([heading(2, TITLE), Markdown(INTRO), bullets(sentences), media])
 
 
@@ -60,9 +60,7 @@ def unrun_line(report: Report) -> str:
         else f"{model}: {'; '.join(dict.fromkeys(of_model))}"
         for model, of_model in words.items()
     ]
-    rest = len(texts) - MAX_MODELS
-    more = [f"and {plural(rest, 'more model')}"] if rest > 0 else []
-    return f"{TITLE}: {'; '.join([*texts[:MAX_MODELS], *more])}" if texts else ""
+    return f"{TITLE}: {'; '.join(first_of(texts, MAX_MODELS, 'model'))}" if texts else ""
 
 
 def media_line(report: Report) -> str:
