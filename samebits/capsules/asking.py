@@ -141,8 +141,7 @@ def _load_question(
         msg = "the reference has no forward that a script could repeat"
         raise CannotReproduce(msg)
     except CannotReproduce:
-        weights = reference.signals.weights
-        for name, weight in (weights.tensors if weights is not None else {}).items():
+        for name, weight in reference.signals.tensors.items():
             return Question(kind=weight.kind, tensor=name)
         raise
 
@@ -165,8 +164,8 @@ def _instability_question(runs: tuple[Capture, ...], values: TensorSource) -> Qu
 def _tensor_question(reference: Capture, candidate: Capture) -> Question:
     """Return a tensor that both sides hold under the same name with different bytes."""
     reference_signals, candidate_signals = reference.signals, candidate.signals
-    reference_weights = reference_signals.weights.tensors if reference_signals.weights else {}
-    candidate_weights = candidate_signals.weights.tensors if candidate_signals.weights else {}
+    reference_weights = reference_signals.tensors
+    candidate_weights = candidate_signals.tensors
     for name, weight in reference_weights.items():
         counterpart = candidate_weights.get(name)
         if counterpart is not None and counterpart.ref.hash != weight.ref.hash:

@@ -336,5 +336,5 @@ def _captured_ref(question: Question, capture: Capture) -> TensorRef | None:
         return greedy[name].logits if name in greedy else None
     if question.kind == "buffer" and question.tensor in (signals.buffers or {}):
         return (signals.buffers or {})[question.tensor].ref
-    tensors = signals.weights.tensors if signals.weights else {}
-    return tensors[question.tensor].ref if question.tensor in tensors else None
+    weight = signals.tensors.get(question.tensor)
+    return weight.ref if weight is not None else None

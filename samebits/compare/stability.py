@@ -195,8 +195,7 @@ def _went_well(failure: Failure, twin: Capture) -> bool:
 
 def never_written(capture: Capture) -> tuple[Disagreement, ...]:
     """Return the tensors that still hold the heap's fill byte after the load."""
-    weights, buffers = capture.signals.weights, capture.signals.buffers or {}
-    tensors = weights.tensors if weights is not None else {}
+    tensors, buffers = capture.signals.tensors, capture.signals.buffers or {}
     unwritten_weights = [n for n, facts in tensors.items() if facts.origin == "unwritten"]
     unwritten_buffers = [n for n, facts in buffers.items() if facts.unwritten]
     return (

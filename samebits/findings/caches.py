@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
 from samebits.compare.phases import DECODED
-from samebits.findings.rule import RAISED, STATE, Rule, Sighting, raised
+from samebits.findings.rule import RAISED, STATE, Check, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -51,7 +51,7 @@ def _is_of_own_cache(case: Case, name: str) -> bool:
     return is_own and is_stateful and name not in finding_page("SB701").instead
 
 
-def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:
+def _none_at(pattern: str) -> Check:
     """Return a check for None where a line of the model's own code that matches reads a value."""
 
     def check(case: Case) -> Iterator[Sighting]:

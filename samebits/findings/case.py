@@ -177,7 +177,7 @@ class Case:
 
     def weights(self) -> Mapping[str, WeightFacts]:
         """Return all parameters and persistent buffers by name."""
-        return weights_of(self.capture)
+        return self.capture.signals.tensors
 
 
 def tensors_of(capture: Capture) -> Mapping[str, Provenance]:
@@ -189,9 +189,3 @@ def tensors_of(capture: Capture) -> Mapping[str, Provenance]:
 def seen_with(made: MadeModel | None) -> tuple[str, ...]:
     """Return the line of evidence that a made model answered for a large one; none for None."""
     return () if made is None else (f"seen with {made.in_words}",)
-
-
-def weights_of(capture: Capture) -> Mapping[str, WeightFacts]:
-    """Return all parameters and persistent buffers of a run; empty if they were not observed."""
-    weights = capture.signals.weights
-    return weights.tensors if weights is not None else {}

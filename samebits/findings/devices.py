@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import setting_changes
-from samebits.findings.rule import COMPUTED, Rule, Sighting
+from samebits.findings.rule import COMPUTED, Check, Rule, Sighting
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -30,7 +30,7 @@ def _set_by(capture: Capture, name: str) -> By | None:
     return next((change.by for change in reversed(changes) if change.name == name), None)
 
 
-def _switched(*, by_model: bool) -> Callable[[Case], Iterator[Sighting]]:
+def _switched(*, by_model: bool) -> Check:
     """Return a check for settings that differ: set with the model, or by the release alone."""
 
     def check(case: Case) -> Iterator[Sighting]:

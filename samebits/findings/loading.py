@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
-from samebits.findings.case import Case, tensors_of, weights_of
+from samebits.findings.case import Case, tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Rule, Sighting, raised
 from samebits.text.numbers import plural
 
@@ -129,11 +129,11 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
         return
     for side, other, of_reference in case.sides():
         weights = side.signals.weights
-        tied = {alias for facts in weights_of(side).values() for alias in facts.aliases}
+        tied = {alias for facts in side.signals.tensors.values() for alias in facts.aliases}
         unused = set(weights.unused if weights is not None else ()) - tied - _replaced(side)
         held = [
             piece.tensor
-            for facts in weights_of(other).values()
+            for facts in other.signals.tensors.values()
             for piece in facts.pieces
             if facts.kind == "parameter" and piece.tensor in unused
         ]
@@ -252,7 +252,7 @@ def _renamed_tensors(case: Case) -> Iterator[Sighting]:
 def _names_in_memory(capture: Capture) -> dict[str, str]:
     """Return tensor of the file -> its name in memory, preferring the same name."""
     names_in_memory: dict[str, str] = {}
-    weights = weights_of(capture)
+    weights = capture.signals.tensors
     names = set(weights) | {alias for facts in weights.values() for alias in facts.aliases}
     for name, facts in weights.items():
         for piece in facts.pieces if facts.origin == "loaded" else ():

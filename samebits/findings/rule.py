@@ -40,12 +40,16 @@ STATE: frozenset[str] = frozenset({"state"})
 COMPUTED: frozenset[str] = frozenset({"hidden_states", "logits", "outputs", "decode", "greedy"})
 
 
+Check = Callable[["Case"], Iterator[Sighting]]
+"""Yields the places of a cell where it shows a defect."""
+
+
 class Rule(NamedTuple):
     """The check for a named defect."""
 
     code: str
     """``SB101``, the name of its page in docs/findings/."""
-    check: Callable[[Case], Iterator[Sighting]]
+    check: Check
     """Yields only where the evidence leaves no doubt."""
     explains: frozenset[str] = frozenset()
     """The signals whose difference it explains, :data:`RAISED` or :data:`UNSTABLE`; nothing for a
@@ -67,7 +71,7 @@ def _text(code: str) -> RuleText:
     return RuleText.model_validate({field: page[field] for field in RuleText.model_fields})
 
 
-def raised(type_name: str, pattern: str) -> Callable[[Case], Iterator[Sighting]]:
+def raised(type_name: str, pattern: str) -> Check:
     """Return a check for an exception of these types (``A|B``) whose message matches."""
 
     def check(case: Case) -> Iterator[Sighting]:

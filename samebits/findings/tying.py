@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.compare.weights import is_loaded
-from samebits.findings.case import Case, weights_of
-from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
+from samebits.findings.rule import RAISED, Check, Rule, Sighting, of_exception
 
 if TYPE_CHECKING:
+    from samebits.findings.case import Case
     from samebits.records.capture import Capture, WeightFacts
     from samebits.records.provenance import Provenance
 
@@ -71,15 +71,15 @@ def _no_post_init(case: Case) -> Iterator[Sighting]:
 
 def _ties(capture: Capture) -> set[str]:
     """Return the names of tensors that share the memory of another one."""
-    return {alias for facts in weights_of(capture).values() for alias in facts.aliases}
+    return {alias for facts in capture.signals.tensors.values() for alias in facts.aliases}
 
 
 def _untied(case: Case) -> Iterator[Sighting]:
     """Find two tensors that share memory in the reference and not in the candidate."""
     if case.reference is None:
         return
-    aliases, weights = _ties(case.capture), weights_of(case.capture)
-    for name, facts in weights_of(case.reference).items():
+    aliases, weights = _ties(case.capture), case.capture.signals.tensors
+    for name, facts in case.reference.signals.tensors.items():
         for alias in facts.aliases:
             has_both = name in weights and alias in weights
             if has_both and alias not in aliases and name not in aliases:
@@ -130,7 +130,7 @@ def _are_stored(names: set[str], *weights: WeightFacts) -> bool:
     return all(facts.origin == "loaded" and names.issuperset(facts.aliases) for facts in weights)
 
 
-def _tied_apart(*, is_stated: bool) -> Callable[[Case], Iterator[Sighting]]:
+def _tied_apart(*, is_stated: bool) -> Check:
     """Return a check for tied names under which the checkpoint has different tensors, of which one is left out.
 
     ``is_stated``: whether config.json states the tie, which the checkpoint then contradicts.

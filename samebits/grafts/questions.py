@@ -267,10 +267,9 @@ def _weights(
 def _tensors_of_item(capture: Capture, item: Subject) -> dict[str, WeightFacts]:
     """Return the tensors in memory for an item, found by their name or a checkpoint tensor's."""
     names = set(item.names)
-    weights = capture.signals.weights
     return {
         name: facts
-        for name, facts in (weights.tensors if weights is not None else {}).items()
+        for name, facts in capture.signals.tensors.items()
         if names & {name, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
     }
 

@@ -199,8 +199,7 @@ def _element_size(dtype: str) -> int:
 def _carriers(capture: Capture, subject: Subject) -> Iterator[tuple[str, TensorRef]]:
     """Yield the tensors in memory that a subject names, by their checkpoint names too."""
     names = set(subject.names)
-    weights = capture.signals.weights
-    for tensor, facts in (weights.tensors if weights is not None else {}).items():
+    for tensor, facts in capture.signals.tensors.items():
         tensor_names = {tensor, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
         if tensor_names & names:
             yield tensor, facts.ref

@@ -6,6 +6,7 @@ is its schema, and the host reads captures only through it. Lists are in the ord
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Literal
 
@@ -461,6 +462,11 @@ class Signals(Record):
     """Name of a file of the user's -> what its probes returned, on the model as it was loaded."""
     answers: CellAnswers = Field(default_factory=dict)
     """What questions beside the verdict observed; most of them in run a only."""
+
+    @property
+    def tensors(self) -> Mapping[str, WeightFacts]:
+        """All parameters and persistent buffers by name; empty if they were not observed."""
+        return self.weights.tensors if self.weights is not None else {}
 
 
 class Capture(Record):

@@ -121,10 +121,9 @@ def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> 
 
 def _pieces(capture: Capture) -> dict[str, set[str]]:
     """Return the tensors of the checkpoint that each tensor in memory has, under all of its names."""
-    weights = capture.signals.weights
     return {
         alias: {piece.tensor for piece in facts.pieces}
-        for name, facts in (weights.tensors if weights is not None else {}).items()
+        for name, facts in capture.signals.tensors.items()
         for alias in (name, *facts.aliases)
     }
 

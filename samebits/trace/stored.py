@@ -81,8 +81,7 @@ def _holds(capture: Capture, other: Capture, name: str) -> bool:
 
 
 def _weight(capture: Capture, name: str) -> WeightFacts | None:
-    weights = capture.signals.weights
-    tensors = weights.tensors if weights is not None else {}
+    tensors = capture.signals.tensors
     return next((f for n, f in tensors.items() if name in {n, *f.aliases}), None)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.arguments.compare import (
     differences,
@@ -22,7 +22,7 @@ _MAX_VALUES = 4
 """Logits that the evidence shows."""
 
 
-def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
+def _of_kind(method: Method, kind: Kind) -> Check:
     """Return a check for arguments of a method whose effects differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.compare import (
     changed_outputs,
@@ -26,7 +26,7 @@ _MAX_VALUES = 4
 """Values of an output that the evidence shows."""
 
 
-def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
+def _of_kind(kind: Kind) -> Check:
     """Return a check for classes whose loads differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:

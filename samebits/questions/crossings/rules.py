@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.crossings.parts import GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
 from samebits.questions.crossings.records import CROSSINGS, Crossing, PartCrossing
@@ -54,7 +54,7 @@ def _is_lossy(crossing: Crossing) -> bool:
     return crossing.is_loss and not died
 
 
-def _loses(kind: str) -> Callable[[Case], Iterator[Sighting]]:
+def _loses(kind: str) -> Check:
     """Return a check for crossings between releases with this kind of loss."""
 
     def check(case: Case) -> Iterator[Sighting]:
@@ -101,7 +101,7 @@ def _other_files(case: Case) -> Iterator[Sighting]:
     yield Sighting("save_pretrained", side_lines(case, *lines), saver=case.capture.cell.stack)
 
 
-def _part(*codes: str) -> Callable[[Case], Iterator[Sighting]]:
+def _part(*codes: str) -> Check:
     """Return a check for what lies beside a model: what is lost in these ways."""
 
     def check(case: Case) -> Iterator[Sighting]:

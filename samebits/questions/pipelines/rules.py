@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.pipelines.compare import pads_behind, report
 from samebits.questions.pipelines.records import (
@@ -23,7 +23,7 @@ _MAX_CASES = 3
 """Calls of one finding that the evidence shows."""
 
 
-def _differing(outcome: PipelineOutcome) -> Callable[[Case], Iterator[Sighting]]:
+def _differing(outcome: PipelineOutcome) -> Check:
     """Return a check for tasks of which calls differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.packages import missing_packages, remedy
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.processors.compare import changed_outputs, comparisons, effect_of
 from samebits.questions.processors.records import (
@@ -23,8 +23,6 @@ from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
-
-    Check = Callable[[Case], Iterator[Sighting]]
 
 _MAX_CASES = 3
 """Cases of one finding that the evidence shows."""

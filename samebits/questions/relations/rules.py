@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
 from samebits.findings.caches import NAMED_ERRORS, OLD_NAME, renamed_cache
 from samebits.findings.case import Case, seen_with
-from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
+from samebits.findings.rule import COMPUTED, RAISED, Check, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import (
     LEFT_TO_CLASSES,
@@ -179,7 +179,7 @@ def _padded_prompts(case: Case) -> Iterator[str]:
             yield prompt
 
 
-def _broken(name: RelationName, where: str) -> Callable[[Case], Iterator[Sighting]]:
+def _broken(name: RelationName, where: str) -> Check:
     """Return what finds a relation that is broken, and not by the model's design."""
 
     def check(case: Case) -> Iterator[Sighting]:

@@ -5,10 +5,10 @@ A rule looks only at results whose inputs are the same on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines, tokenizer_pair
 from samebits.questions.texts.compare import (
     BARE,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.questions.texts.records import OperationComparison, Outcomes, Place
     from samebits.records.tokenizer import TokenizerSignal
-
-    Check = Callable[[Case], Iterator[Sighting]]
 
 _MAX_OPERATIONS = 4
 """Operations of one finding that the evidence shows."""

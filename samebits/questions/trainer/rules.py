@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.questions.trainer.evaluation import FED, OUTCOME
 from samebits.questions.trainer.records import (
     TrainerChange,
@@ -19,8 +19,6 @@ from samebits.questions.training.rules import figures_of, relation_line
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
-
-    Check = Callable[[Case], Iterator[Sighting]]
 
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.case import Case, seen_with
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.questions.training.records import (
     TrainingComparison,
     TrainingItem,
@@ -21,8 +21,6 @@ from samebits.text.numbers import plural
 if TYPE_CHECKING:
     from samebits.questions.training.judge import OneItem
     from samebits.questions.training.step_trace import StepOrigin, StepSide
-
-    Check = Callable[[Case], Iterator[Sighting]]
 
 _MEANS = {
     True: "Trainer passes num_items_in_batch, of all accumulated micro-batches, to forward",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.case import Case, seen_with
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage import compare
 from samebits.questions.usage.records import (
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from samebits.questions.usage.generation import GenerationSignal
 
     Compare = Callable[[GenerationSignal, GenerationSignal], Iterator[OtherValue]]
-    Check = Callable[[Case], Iterator[Sighting]]
 
 _MAX_LINES = 6
 """Differences of one finding that the evidence shows, two lines each."""

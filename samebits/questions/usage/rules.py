@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from samebits.findings.case import Case, seen_with
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import Features, UsageSignal, signal_of
-
-if TYPE_CHECKING:
-    Check = Callable[[Case], Iterator[Sighting]]
 
 T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
