@@ -41,6 +41,13 @@ def _comparison(case: Case, *standings: TrainingStanding) -> TrainingComparison 
     return comparison if comparison is not None and comparison.standing in standings else None
 
 
+def _relations(case: Case) -> tuple[TrainingRelation, ...]:
+    """Return the relations between ways to train that were tried in a cell."""
+    step = step_in(case)
+    tried = step.relations if step is not None else None
+    return tried.relations if tried is not None else ()
+
+
 def _other_loss(case: Case) -> Iterator[Sighting]:
     """Find a loss that is another function of the same logits.
 
@@ -87,11 +94,7 @@ def _other_logits(case: Case) -> Iterator[Sighting]:
 
 def _keeps_packed_apart(case: Case) -> bool:
     """Return True if packed sequences learn what they learn as rows of their own."""
-    report = step_in(case)
-    relations = report.relations if report is not None else None
-    tried = {r.relation: r for r in relations.relations} if relations is not None else {}
-    relation = tried.get("packed = padded")
-    return relation is not None and not relation.broken
+    return any(r.relation == "packed = padded" and not r.broken for r in _relations(case))
 
 
 def _other_gradients(case: Case) -> Iterator[Sighting]:
@@ -171,13 +174,7 @@ def _broken(*names: TrainingRelationName) -> Check:
     """Return a check for relations between ways to train that are broken in float64, too."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        report = step_in(case)
-        relations = report.relations if report is not None else None
-        broken = [
-            relation
-            for relation in (relations.relations if relations is not None else ())
-            if relation.broken and relation.relation in names
-        ]
+        broken = [r for r in _relations(case) if r.broken and r.relation in names]
         if broken:
             lines = tuple(relation_line(relation) for relation in broken)
             of_decoding = all(relation.relation == _OF_DECODING for relation in broken)
