@@ -64,18 +64,18 @@ class Outcomes:
         try:
             result = function(*arguments)
         except NotImplementedError as error:
-            self.leave_out(operation, _in_words(error))
+            self.leave_out(operation, in_words(error))
         except TypeError as error:
             if _UNKNOWN_ARGUMENT in str(error):
-                self.leave_out(operation, _in_words(error))
+                self.leave_out(operation, in_words(error))
             else:
-                self._put(operation, case, _raised(error))
+                self._put(operation, case, raised(error))
         except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-            self._put(operation, case, _raised(error))
+            self._put(operation, case, raised(error))
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # how Rust code of an extension ends
                 raise
-            self._put(operation, case, _raised(error))
+            self._put(operation, case, raised(error))
         else:
             self.add(operation, case, result)
             return result
@@ -153,13 +153,16 @@ def _plain_item(item: Any) -> Any:
     return item if item is None or isinstance(item, (bool, int)) else plain(str(item))
 
 
-def _raised(error: BaseException) -> dict[str, Any]:
+def raised(error: BaseException) -> dict[str, Any]:
+    """Return the facts of a call that raises."""
     return {"raised": type(error).__name__, "message": _first_line(error)}
 
 
-def _in_words(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
+    """Return type and first line of an exception."""
     return f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:
-    return plain(without_folders(str(error)).partition("\n")[0][:_MAX_MESSAGE])
+    """Return the first line of an exception's message that has text, without folders."""
+    return plain(without_folders(str(error)).strip().partition("\n")[0][:_MAX_MESSAGE])

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import transformers
 from transformers.utils import cached_file
 
-from samebits_probe.cell.outcomes import Clock, plain
+from samebits_probe.cell.outcomes import Clock, in_words, raised
 from samebits_probe.model.load import Source
 from samebits_probe.process import progress
 from samebits_probe.questions.processors import (
@@ -30,7 +30,6 @@ from samebits_probe.questions.processors import (
     widened,
 )
 from samebits_probe.questions.processors.calls import Call
-from samebits_wire.folders import without_folders
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""
@@ -46,7 +45,6 @@ OPTION_SECONDS = 10.0
 FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _TEMPLATES = ("chat_template.json", "chat_template.jinja")
 """Files of a processor's chat template; some releases read the first one only."""
-_MAX_MESSAGE = 200
 _NOT_SETTINGS = frozenset(
     {
         "_processor_class",
@@ -206,7 +204,7 @@ def _loaded(load: Callable[..., Any], **given: Any) -> tuple[Any, dict[str, Any]
     except ImportError as error:
         return None, {"absent": in_words(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return None, {"raised": type(error).__name__, "message": first_line(error)}
+        return None, raised(error)
 
 
 def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
@@ -319,7 +317,7 @@ def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any
     except calls.NotAsked as reason:
         return {"left_out": str(reason)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return {"raised": type(error).__name__, "message": first_line(error)}
+        return raised(error)
     return {"outputs": facts_of_outputs(outputs), "steps": taken}
 
 
@@ -383,13 +381,3 @@ def _is_array(value: Any) -> bool:
     while isinstance(value, (list, tuple)) and len(value):
         value = value[0]
     return hasattr(value, "shape") or isinstance(value, (bool, int, float))
-
-
-def in_words(error: BaseException) -> str:
-    """Return type and first line of an exception."""
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message that has text, without folders."""
-    return plain(without_folders(str(error)).strip().partition("\n")[0][:_MAX_MESSAGE])
