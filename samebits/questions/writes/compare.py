@@ -40,7 +40,7 @@ def of_captures(captures: Mapping[str, Capture], reference: str) -> WritesOfRow 
 
 def differences(reference: Saves, candidate: Saves) -> Iterator[Difference]:
     """Yield the tensors, files and keys that both sides saved, and one of them otherwise."""
-    for name in reference.keys() & candidate.keys():
+    for name in (name for name in reference if name in candidate):
         before, after = reference[name], candidate[name]
         yield from _tensors(before, after)
         for file in {**before.files, **after.files}:

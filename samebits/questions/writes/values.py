@@ -153,7 +153,7 @@ def _names(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator
     if "rope_scaling" in parts:
         parts.remove("rope_scaling")
     within = "".join(f"{part}." for part in parts)
-    for name in new.keys() - old.keys():
+    for name in (name for name in new if name not in old):
         *there, end = name.removeprefix(within).split(".")
         if name.startswith(within) and end in names and there[:1] in ([], [_ROPE]):
             yield name

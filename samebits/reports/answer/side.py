@@ -96,7 +96,7 @@ def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
         if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
             named = found.codes or (found.by,)
             both = _called_wrong(cell, report) if found.by == report.matrix else ()
-            for stack in {found.wrong, *both}:
+            for stack in dict.fromkeys((found.wrong, *both)):
                 reasons.setdefault(stack, {}).update(dict.fromkeys(named))
     for cell in row.cells:
         reasons.setdefault(cell.cell.stack, {}).update(dict.fromkeys(_shared(cell, row, report)))

@@ -80,6 +80,14 @@ def test_arguments_of_generate(before, after, kind):
     assert found == ([("generate", kind)] if kind else [])
 
 
+def test_arguments_stand_in_the_order_of_the_reference():
+    names = [f"argument_{number}" for number in (3, 1, 4, 5, 9, 2, 6, 8, 7)]
+    sides = (
+        ArgumentsSignal.model_validate({"effects": dict.fromkeys(names, e)}) for e in (READ, NONE)
+    )
+    assert [each.argument for each in differences(*sides)] == names
+
+
 def codes_of(before, after, method="effects"):
     return findings_of("arguments", signal(before, method), signal(after, method))
 

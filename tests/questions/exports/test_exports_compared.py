@@ -81,6 +81,17 @@ def test_nothing_is_said_of_a_way_or_a_prompt_that_one_side_did_not_try():
     assert not [*differences(signal(SAME), signal(RAISES, "torch.jit.trace"))]
 
 
+def test_programs_are_sorted_so_that_the_first_one_is_always_the_same():
+    prompts = [f"prompt {number}" for number in range(9)]
+    sides = (
+        ExportsSignal.model_validate(
+            {"programs": {"torch.export": dict.fromkeys(prompts, program)}}
+        )
+        for program in (SAME, RAISES)
+    )
+    assert [each.prompt for each in differences(*sides)] == prompts
+
+
 def codes(before, after):
     return findings_of("exports", signal(before), signal(after))
 

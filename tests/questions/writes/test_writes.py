@@ -42,6 +42,12 @@ def found(before, after):
     ]
 
 
+def test_saves_stand_in_the_order_of_the_reference():
+    names = [f"save {number}" for number in (3, 1, 4, 5, 9, 2, 6, 8, 7)]
+    sides = ({n: save(**{n: {"k": value}}) for n in names} for value in ("1", "2"))
+    assert [each.file for each in differences(*sides)] == [f"{name}.json" for name in names]
+
+
 def test_equal_saves_do_not_differ():
     assert found(save(config={"a": "1"}), save(config={"a": "1"})) == []
 
