@@ -65,7 +65,17 @@ def _none_at(pattern: str) -> Check:
 
 
 _empty_tuple = _none_at(r"\bpast_key_values\[")
-_no_positions = _none_at(r"\bcache_position\[")
+_none_of_positions = _none_at(r"\bcache_position\[")
+
+
+def _no_positions(case: Case) -> Iterator[Sighting]:
+    """Find an own method that reads the positions that generate() no longer counts: as None, or under their key."""
+    yield from _none_of_positions(case)
+    frames = case.failure.frames if case.failure is not None else ()
+    if frames and frames[-1].own and case.raised("KeyError", "^'cache_position'$"):
+        yield Sighting(case.raised_at(), case.exception_lines())
+
+
 _CACHE_FILE = "transformers/cache_utils.py"
 _LAYER = "self.layers[layer_idx]"
 _crop = raised("ValueError", r"Calling `crop` with a positive value")

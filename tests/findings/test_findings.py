@@ -96,6 +96,15 @@ def codes_of(run, **changed):
     return codes(Case(capture=run, **changed))
 
 
+def test_positions_that_generate_no_longer_counts_are_named_by_their_key():
+    line = frame(code='model_kwargs["cache_position"][-1:] + 1')
+    greedy = {"phase": "greedy short"}
+    assert codes_of(failed("KeyError", "'cache_position'", line, **greedy)) == ["SB715"]
+    assert codes_of(failed("KeyError", "'position_ids'", line, **greedy)) == []
+    of_library = frame("transformers/generation/utils.py", 'model_kwargs["cache_position"]')
+    assert codes_of(failed("KeyError", "'cache_position'", of_library, **greedy)) == []
+
+
 @pytest.mark.parametrize(
     ("code", "line"),
     [

@@ -67,6 +67,15 @@ def prepares(text):
     )
 
 
+def counts(text):
+    """Return a model with an own _update_model_kwargs_for_generation of this text."""
+    return (
+        "from transformers import LlamaForCausalLM\nclass M(LlamaForCausalLM):\n"
+        "    def _update_model_kwargs_for_generation(self, outputs, kw, **rest):\n"
+        f"{text}        return kw\n"
+    )
+
+
 def body(text):
     """Return the code with the methods of a model."""
     return HEAD + MODEL + "".join(f"    {line}\n" for line in text.splitlines())
@@ -648,6 +657,14 @@ CASES = [
         prepares(
             "        if cache_position is None or cache_position[0] == 0:\n"
             "            inputs['pixel_values'] = 1\n"
+        ),
+    ),
+    (
+        "SB715",
+        counts("        kw['cache_position'] = kw['cache_position'][-1:] + 1\n"),
+        counts(
+            "        if 'cache_position' in kw:\n"
+            "            kw['cache_position'] = kw['cache_position'][-1:] + 1\n"
         ),
     ),
     (

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}
 _NO_POSITIONS = "cache_position"
+_UPDATE = "_update_model_kwargs_for_generation"
 _NO_TUPLE = since("5.0", note="None for an empty cache in 4.54 to 4.57")
 """Releases whose caches are no tuples."""
 
@@ -150,6 +151,33 @@ def _positions(project: Project) -> Iterator[Problem]:
                     since("5.4"),
                     "tell the first step by past_key_values.get_seq_length() == 0",
                 )
+
+
+def _counted(project: Project) -> Iterator[Problem]:
+    """Find ``model_kwargs["cache_position"]``, read between two steps without a look whether it is there."""
+    for entry in project.models:
+        method = entry.method(_UPDATE)
+        if method is None:
+            continue
+        keys = [n for n in ast.walk(method) if isinstance(n, ast.Subscript) and _is_key(n.slice)]
+        read = next((key for key in keys if isinstance(key.ctx, ast.Load)), None)
+        # any other mention may be a test, a default, or what writes it first
+        if read is None or len(keys) != sum(map(_is_key, entry.source.nodes)):
+            continue
+        if guarded(entry.source, read):
+            continue
+        yield problem(
+            "SB715",
+            entry.source,
+            read,
+            "generate() no longer counts cache_position: KeyError",
+            since("5.4"),
+            'write if "cache_position" in model_kwargs: above it',
+        )
+
+
+def _is_key(node: ast.AST) -> bool:
+    return is_constant(node, _NO_POSITIONS)
 
 
 def _is_tested(node: ast.AST) -> bool:
@@ -399,5 +427,6 @@ RULES = (
     LintRule("SB713", "error", _renamed),
     LintRule("SB713", "error", _renamed_fields),
     LintRule("SB715", "error", _positions),
+    LintRule("SB715", "error", _counted),
     LintRule("SB721", "error", _unknown_positions),
 )
