@@ -1131,6 +1131,27 @@ def test_a_table_that_only_an_option_makes_is_not_certainly_lost(tmp_path, signa
     assert [p.code for p in problems_of(tmp_path, text)] == found
 
 
+def test_a_parameter_of_generate_is_read_with_its_default_and_use_cache_is_set(tmp_path):
+    """As ChatGLM3, whose config.json has use_cache, and whose class hands it on to its base class."""
+    text = HEAD + (
+        "class C(PretrainedConfig):\n    def __init__(self, n=1, **kwargs):\n        super().__init__(**kwargs)\n"
+        "class M(PreTrainedModel):\n    config_class = C\n    def __init__(self, config):\n"
+        "        self.most = config.max_length\n        self.caches = config.use_cache\n"
+    )
+
+    def remedies():
+        return [p.remedy for p in problems_of(tmp_path, text) if p.code == "SB201"]
+
+    (most,) = remedies()  # without a config.json 4.48 has no use_cache either
+    assert most.startswith("write getattr(config, 'max_length', …)")
+    (tmp_path / "config.json").write_text('{"use_cache": true}')
+    assert remedies() == [most, "set self.use_cache in C.__init__, with 4.48's default"]
+    text = text.replace(
+        "n=1, **kwargs):\n", "use_cache=True, **kw):\n        self.use_cache = use_cache\n"
+    )
+    assert remedies() == [most]
+
+
 OWN_LOAD = (
     "@classmethod\ndef from_pretrained(cls, path, **kw):\n    model = cls(C.from_pretrained(path))\n"
     "    model.load_state_dict(torch.load(path))\n    return model\n"

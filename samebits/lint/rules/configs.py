@@ -101,6 +101,11 @@ _GENERATION = REMOVED - frozenset(
 """Those that 5.x does not set either if config.json has them, or a class hands them to its base class: measured in
 5.0, 5.2, 5.13 and 5.24."""
 
+_OF_FILE = "use_cache"
+"""A parameter of generate() that 4.48 has of config.json alone, and many classes set themselves."""
+
+_DROPPED = _GENERATION | {_OF_FILE}
+
 
 def _config_reads(
     project: Project, names: frozenset[str]
@@ -151,7 +156,7 @@ def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
             and node.lineno < end
         ):
             return True
-        if isinstance(node, ast.keyword) and node.arg == name and name not in _GENERATION:
+        if isinstance(node, ast.keyword) and node.arg == name and name not in _DROPPED:
             return True
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return True
@@ -169,7 +174,7 @@ def _missing(project: Project) -> Iterator[Problem]:
         and receiver(n.value) != "generation_config"
         and not is_self(n.value)
     }
-    for source, node, config in _config_reads(project, REMOVED - stored):
+    for source, node, config in _config_reads(project, (REMOVED | {_OF_FILE}) - stored):
         entry = project.config_of(source, config, node)
         if not isinstance(entry, Class):
             continue
@@ -177,8 +182,9 @@ def _missing(project: Project) -> Iterator[Problem]:
         own = bool(outside) and all(map(is_base_config, outside))
         if not own or any(_sets(c, node.attr) for c in classes):
             continue
-        written = project.checkpoint(source) or project.checkpoint(entry.source)
-        if written is not None and node.attr in written and node.attr not in _GENERATION:
+        written = project.checkpoint(source) or project.checkpoint(entry.source) or {}
+        is_stated = node.attr in written
+        if node.attr not in _DROPPED if is_stated else node.attr == _OF_FILE:
             continue
         if not asks(source, node, node.attr):
             yield _unset(entry, source, node)
@@ -220,13 +226,20 @@ def _plain_configs(project: Project) -> Iterator[tuple[Class, list[Class]]]:
 
 
 def _unset(entry: Class, source: Source, node: ast.Attribute) -> Problem:
+    remedy = f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default"
+    if node.attr in _GENERATION:
+        owner = ast.unparse(node.value)
+        remedy = (
+            f"write getattr({owner}, {node.attr!r}, …) with 4.48's default: 5.20 and later neither "
+            "save a config that sets it nor generate with one"
+        )
     return problem(
         source,
         node,
         f"{entry.name} does not set {node.attr}, and the base config no longer does: "
         "AttributeError",
         since("5.0"),
-        f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
+        remedy,
     )
 
 
