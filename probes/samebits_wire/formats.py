@@ -26,7 +26,7 @@ TRACE: Final = 4
 TRAINER: Final = 8
 """What transformers' Trainer does."""
 
-TRAINING: Final = 13
+TRAINING: Final = 14
 """One training step."""
 
 CHECKPOINT: Final = 4

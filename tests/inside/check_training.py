@@ -604,3 +604,21 @@ def test_a_model_without_labels_has_no_loss():
     made = transformers.AutoModel.from_config(model().config)
     reason = raised(batches.NoLoss, batches.batches, made, "base", {})
     assert "takes no labels" in str(reason)
+
+
+def test_a_planted_layer_that_is_no_linear_one_is_seen():
+    """As a router that is a class of its own: its weight is the same parameter."""
+    made = model()
+    where = origin.places(made, None)
+    found = origin.linear(made, where)
+    layers = {name for name, m in made.named_modules() if isinstance(m, torch.nn.Linear)}
+    assert found == {f"{name}.weight" for name in layers}
+
+    class Router(torch.nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.weight = weight
+
+    name = next(iter(sorted(layers)))
+    made.set_submodule(name, Router(made.get_parameter(f"{name}.weight")))
+    assert found - origin.linear(made, where) == {f"{name}.weight"}

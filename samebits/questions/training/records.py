@@ -133,7 +133,7 @@ class TrainingFile(CellFile):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[13] = formats.TRAINING
+    format_version: Literal[14] = formats.TRAINING
     reason: str = ""
     """Why the model was not trained: it has no loss, draws numbers, or is too large."""
     asked_of: MadeModel | None = None
@@ -146,6 +146,8 @@ class TrainingFile(CellFile):
     float64: StepFacts | None = None
     no_float64: str = ""
     """Why a step in float64 was asked for and failed."""
+    linear: tuple[str, ...] = ()
+    """Tensors of the checkpoint in weights of linear layers."""
     takes_items: bool | None = None
     """Whether Trainer passes num_items_in_batch to forward; None if it counts no labels."""
     relations: TrainingRelations | None = None
@@ -201,6 +203,8 @@ class TrainingComparison(Record):
     takes_items: tuple[bool, bool] | None = None
     """Whether Trainer passes num_items_in_batch to the reference and to the candidate, where they
     differ: accumulation then takes another mean."""
+    linear_in: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Stack -> the tensors that are of a linear layer in it alone."""
     origin: StepOrigin | None = None
     """The first operation that differs, of a step that diverged by itself."""
     no_origin: str = ""

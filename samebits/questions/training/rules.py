@@ -149,6 +149,15 @@ def _other_accumulation(case: Case) -> Iterator[Sighting]:
     yield Sighting("num_items_in_batch", _evidence(case, lines))
 
 
+def _adapted(case: Case) -> Iterator[Sighting]:
+    """Find tensors that adapters of all linear layers adapt in one release only."""
+    report = step_in(case)
+    comparison = report.comparison if report is not None else None
+    for stack, tensors in (comparison.linear_in if comparison is not None else {}).items():
+        line = f"linear in {stack} alone: {plural(len(tensors), 'tensor')}, such as {tensors[0]}"
+        yield Sighting(tensors[0], _evidence(case, (line,)))
+
+
 def _is(item: TrainingItem) -> bool:
     return item.outcome == "diverged"
 
@@ -285,5 +294,6 @@ RULES: tuple[Rule, ...] = (
     Rule("SB848", _other_accumulation),
     Rule("SB849", _frozen),
     Rule("SB870", _broken("ids of padding have no effect")),
+    Rule("SB886", _adapted),
     Rule("SB871", _broken("packed = padded, with images")),
 )

@@ -270,3 +270,23 @@ def test_a_routers_loss_without_its_gradient_diverged():
     assert (diverged.first.signal, diverged.first.batch) == ("norm", "padded")
     assert pair(change, {"batch": {"norm": 3.0 + 1e-12}}, both=routed).standing == "rounding"
     assert pair({}, both=routed).standing == "identical"
+
+
+@pytest.mark.parametrize(
+    ("linear", "uncertain", "alone"),
+    [
+        ((["a", "b"], ["a"]), [], {"4.48": ("b",)}),
+        ((["a"], ["a", "b"]), [], {"5.x": ("b",)}),
+        ((["a", "b"], ["a", "b"]), [], {}),
+        ((["a", "old.name"], ["a", "new.name"]), [], {}),
+        ((["a", "b"], ["a"]), ["b"], {}),
+    ],
+)
+def test_a_tensor_that_is_of_a_linear_layer_on_one_side_alone_is_named(linear, uncertain, alone):
+    """Names that only one side has are no evidence, nor are tensors of the same bytes."""
+    memory = Memory()
+    files = [
+        file(stack, step(memory), linear=names, uncertain=uncertain)
+        for stack, names in zip(("4.48", "5.x"), linear, strict=True)
+    ]
+    assert compared(*files, memory).linear_in == alone

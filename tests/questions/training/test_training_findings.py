@@ -175,6 +175,12 @@ def test_another_rule_of_accumulation_is_named():
     assert codes_of_training(change) == []
 
 
+def test_layers_that_adapters_leave_out_in_one_release_are_named():
+    change = {"standing": "identical", "items": [], "first": None}
+    assert codes_of_training(change | {"linear_in": {"4.48": ["a", "b"]}}) == ["SB886"]
+    assert codes_of_training(change | {"linear_in": {}}) == []
+
+
 def integrity_of(source):
     written = "none" if source == "unwritten" else "all"
     facts = Provenance(kind="non-persistent buffer", source=source, written=written)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
+from transformers import pytorch_utils
 
 from samebits_probe.cell.weights import Tracer
 from samebits_probe.model.checkpoint import Checkpoint
@@ -89,6 +90,18 @@ def frozen(model: torch.nn.Module, where: Places) -> set[str]:
         cut.tensor
         for name, parameter in model.named_parameters()
         if not parameter.requires_grad
+        for cut in where.cuts[name]
+    }
+
+
+def linear(model: torch.nn.Module, where: Places) -> set[str]:
+    """Return the checkpoint tensors in weights of the layers that peft means by *all-linear*."""
+    kinds = (torch.nn.Linear, pytorch_utils.Conv1D)
+    held = {id(module.weight) for module in model.modules() if isinstance(module, kinds)}
+    return {
+        cut.tensor
+        for name, parameter in model.named_parameters()
+        if id(parameter) in held
         for cut in where.cuts[name]
     }
 

@@ -124,6 +124,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
         facts |= _in_float64(learner, made, where, keeper)
     facts["own"] = signals.signals(learner, made, where, keeper)
     counts = "labels" in made[0].kwargs  # Trainer counts labels of that name
+    facts["linear"] = sorted(origin.linear(loaded.model, where))
     facts["takes_items"] = batches.takes_items(loaded.model) if counts else None
     facts["relations"] = None
     if task["relations"]:
