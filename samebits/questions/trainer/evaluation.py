@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from samebits.questions.training.judge import Sides
 
 OUTCOME = "predict()"
-_RETURNS = "returns predictions"
+RETURNS = "returns predictions"
 FED = ("arguments", "num_items_in_batch")
 """What the model is fed beside the rows, which it may ignore."""
 
@@ -24,7 +24,7 @@ def evaluation_changes(
     """Yield what an evaluation does otherwise: its name, and what both sides do."""
     if reference.refused or candidate.refused:
         if not (reference.refused and candidate.refused):
-            yield OUTCOME, reference.refused or _RETURNS, candidate.refused or _RETURNS
+            yield OUTCOME, reference.refused or RETURNS, candidate.refused or RETURNS
         return
     theirs = _texts(candidate)
     yield from ((name, text, theirs[name]) for name, text in _texts(reference).items())

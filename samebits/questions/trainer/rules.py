@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Check, Rule, Sighting
-from samebits.questions.trainer.evaluation import FED, OUTCOME
+from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
     TrainerChange,
     TrainerItem,
@@ -116,8 +116,10 @@ def _refused(case: Case) -> Iterator[Sighting]:
     report = report_in(case)
     comparison = report.comparison if report is not None else None
     for change in comparison.changes if comparison is not None else ():
-        if change.subject == "evaluation" and change.name == OUTCOME:
-            yield Sighting("evaluation", (change_line(change),))
+        if comparison is not None and change.subject == "evaluation" and change.name == OUTCOME:
+            here = case.capture.cell.stack
+            raises = comparison.reference if change.candidate == RETURNS else here
+            yield Sighting(OUTCOME, (change_line(change),), raises=raises)
 
 
 def _accumulated(case: Case) -> Iterator[Sighting]:

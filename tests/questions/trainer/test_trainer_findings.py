@@ -143,3 +143,16 @@ def test_an_evaluation_that_diverged_makes_no_other_finding():
     change = {"subject": "num_items_in_batch", "reference": "7", "candidate": "6", "is_cause": True}
     report = by_trainer("rounding", evaluation=LOWER, changes=[change])
     assert codes_of_trainer(report) == ["SB874"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "raises"),
+    [
+        (("TypeError: no", "returns predictions"), "4.48"),
+        (("returns predictions", "TypeError: no"), "5.x"),
+    ],
+)
+def test_an_evaluation_that_raises_names_the_release_that_raises(sides, raises):
+    change = of_evaluation("predict()") | {"reference": sides[0], "candidate": sides[1]}
+    (finding,) = findings(case_of_trainer(by_trainer("identical", changes=[change])))
+    assert (finding.code, finding.raises) == ("SB869", raises)
