@@ -167,7 +167,6 @@ def _counted(project: Project) -> Iterator[Problem]:
         if guarded(entry.source, read):
             continue
         yield problem(
-            "SB715",
             entry.source,
             read,
             "generate() no longer counts cache_position: KeyError",
