@@ -1,6 +1,8 @@
 """Prompts of what to find in an image: made for the names that forward takes, and for no other class."""
 
+import sys
 import types
+from unittest import mock
 
 import torch
 from samebits_probe.model import choice, prompted
@@ -63,7 +65,17 @@ def test_texts_come_in_the_form_of_their_model():
 def test_phrases_end_as_the_code_of_the_class_says():
     kind = type("Grounded", (), {"__module__": __name__})
     ids = prompts("pixel_values input_ids", kind)[prompted.PHRASES].tensors["input_ids"][0].tolist()
-    assert [i for i in ids if i in SPECIAL_TOKENS] == [11, 13, 13, 12]
+    assert [i for i in ids if i in SPECIAL_TOKENS] == [11, 13, 13, 13, 12]
+
+
+def test_a_small_vocabulary_ends_its_phrases_with_the_end_of_the_text():
+    kind = type("Grounded", (), {"__module__": __name__})
+    with mock.patch.object(sys.modules[__name__], "SPECIAL_TOKENS", [11, 12, 1012, 1029]):
+        made = prompts("pixel_values input_ids", kind)
+    ids = made[prompted.PHRASES].tensors["input_ids"][0].tolist()
+    assert [i for i in ids if i in {11, 12}] == [11, 12, 12, 12, 12]
+    with mock.patch.object(sys.modules[__name__], "SPECIAL_TOKENS", [11, 1012]):
+        assert not prompts("pixel_values input_ids", kind)
 
 
 def test_a_class_that_is_told_nothing_gets_nothing():

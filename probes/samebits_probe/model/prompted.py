@@ -152,12 +152,17 @@ def _queries(config: Any) -> Tensors:
 
 
 def _of_phrases(model_class: type, config: Any) -> Iterator[tuple[str, Prompted]]:
-    """Yield a text of two phrases, whose ends are ids in the code of the class: start, end, ``.`` and ``?``."""
-    special = getattr(sys.modules[model_class.__module__], "SPECIAL_TOKENS", None)
+    """Yield a text of two phrases, whose ends are ids in the code of the class: start, end, ``.`` and ``?``.
+
+    Each of them ends a phrase. A small vocabulary has the first two alone.
+    """
+    listed = getattr(sys.modules[model_class.__module__], "SPECIAL_TOKENS", None)
     tokens = token_config(config)
-    if not isinstance(special, list) or not vocabulary(tokens) > max(special):
+    special = [n for n in listed if n < vocabulary(tokens)] if isinstance(listed, list) else []
+    if len(special) < 2:
         return
-    start, end, stop = special[:3]
+    start, end, stop = [*special, special[1]][:3]
     first, second = (seeded_ids(f"phrase {i}", _LENGTH, tokens, special) for i in range(2))
-    ids = torch.tensor([[start, *first, stop, *second[1:], stop, end]])
+    # closed on both sides, as relations feed the text turned round, too
+    ids = torch.tensor([[start, stop, *first, stop, *second[1:], stop, end]])
     yield PHRASES, Prompted(_pixels(PHRASES, config) | {TOKENS: ids, MASK: torch.ones_like(ids)})
