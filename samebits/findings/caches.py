@@ -97,6 +97,19 @@ NAMED_ERRORS = (
 OLD_NAME = "old name of the cache"
 
 
+def _no_layers(case: Case) -> Iterator[Sighting]:
+    """Find a config that does not say how many layers the cache of generate() gets."""
+    match = case.raised(
+        "AttributeError", r"'(\w*Config)' object has no attribute 'num_hidden_layers'"
+    )
+    frames = case.failure.frames if case.failure is not None else ()
+    if match is None or not any(frame.file.endswith(_CACHE_FILE) for frame in frames):
+        return
+    own = next((fact for fact in case.classes if fact.name == match[1]), None)
+    where = f"{own.file}:{own.line}" if own is not None else case.raised_at()
+    yield Sighting(where, case.exception_lines())
+
+
 def _too_few_layers(case: Case) -> Iterator[Sighting]:
     """Find a cache that has no place for a layer of the model."""
     frame = case.frame(own=False)
@@ -191,4 +204,5 @@ RULES = (
     Rule("SB716", _too_few_layers, explains=RAISED),
     Rule("SB721", _unknown_positions, explains=RAISED),
     Rule("SB722", _foreign, explains=RAISED),
+    Rule("SB723", _no_layers, explains=RAISED),
 )

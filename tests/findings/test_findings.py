@@ -167,6 +167,18 @@ def test_a_cache_of_the_library_is_told_from_one_that_lost_an_attribute(
     assert [code for code in codes_of(run) if code in ("SB701", "SB722")] == [expected]
 
 
+def test_a_config_that_does_not_count_its_layers_as_the_cache_needs_is_named():
+    message = "'ChatConfig' object has no attribute 'num_hidden_layers'"
+    made = frame("transformers/cache_utils.py", "range(config.num_hidden_layers)")
+    code, greedy = own_code(classes=(cls("ChatConfig"),)), {"phase": "greedy short"}
+    run = failed("AttributeError", message, made, code=code, **greedy)
+    (finding,) = findings(Case(run))
+    assert (finding.code, finding.where) == ("SB723", f"{OWN}:40")
+    assert codes_of(failed("AttributeError", message, frame(), **greedy)) == []
+    other = message.replace("num_hidden_layers", "hidden_size")
+    assert codes_of(failed("AttributeError", other, made, **greedy)) == []
+
+
 def test_a_cache_without_a_place_for_a_layer_is_named():
     """T5 with more decoder than encoder layers, from 4.57 on."""
     message, update = (

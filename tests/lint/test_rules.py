@@ -67,6 +67,15 @@ def prepares(text):
     )
 
 
+def counting(sets, takes="past_key_values", declares="pass"):
+    """Return a config class that sets its number of layers so, and a model that generates."""
+    return (
+        f"{HEAD}class C(PretrainedConfig):\n    def __init__(self, **kw):\n        {sets}\n"
+        f"class M(PreTrainedModel, GenerationMixin):\n    config_class = C\n    {declares}\n"
+        f"    def forward(self, x, {takes}=None, cache=None, cache_position=None):\n        return x\n"
+    )
+
+
 def counts(text):
     """Return a model with an own _update_model_kwargs_for_generation of this text."""
     return (
@@ -666,6 +675,22 @@ CASES = [
             "        if 'cache_position' in kw:\n"
             "            kw['cache_position'] = kw['cache_position'][-1:] + 1\n"
         ),
+    ),
+    ("SB723", counting("self.num_layers = 2"), counting("self.num_hidden_layers = 2")),
+    (
+        "SB723",  # the config of a model of images and text
+        counting("self.num_layers = 2"),
+        counting("self.num_layers = 2; self.text_config = LlamaConfig()"),
+    ),
+    (
+        "SB723",
+        counting("self.num_layers = 2"),
+        counting("self.num_layers = 2", takes="states"),
+    ),
+    (
+        "SB723",
+        counting("self.num_layers = 2"),
+        counting("self.num_layers = 2", declares="_is_stateful = True"),
     ),
     (
         "SB721",

@@ -11,7 +11,7 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, Project, asks, problem
+from samebits.lint.project import Class, Project, asks, is_base_config, problem
 from samebits.lint.releases import between, since, union
 from samebits.lint.syntax import (
     Function,
@@ -387,6 +387,47 @@ def _renamed_fields(project: Project) -> Iterator[Problem]:
         )
 
 
+def _uncounted(project: Project) -> Iterator[Problem]:
+    """Find a config class from which generate() cannot make a cache, as nothing says how many layers it gets."""
+    named: dict[int, Class] = {}
+    for entry in project.models:
+        forward, family = entry.method("forward"), project.family(entry)[0]
+        if forward is None or not _generates(project, entry) or project.is_part(entry):
+            continue
+        own = any(mentions(c.node, name) for c in family for name in _WITHOUT_CACHE)
+        if own or not argument_names(forward) & _OLD_NAMES:
+            continue
+        declared = [(c.source, v) for c in family if (v := c.attribute("config_class")) is not None]
+        config = project.resolve(*declared[0]) if declared else None
+        if config is not None and _counts_no_layers(project, config):
+            named[id(config.node)] = config
+    for config in named.values():
+        yield problem(
+            "SB723",
+            config.source,
+            config.node,
+            f"{config.name} has no num_hidden_layers, from which generate() makes its cache: AttributeError",
+            union(between("4.56", "4.57"), since("5.1")),
+            'say which field has it: attribute_map = {"num_hidden_layers": "num_layers"}',
+        )
+
+
+_WITHOUT_CACHE = ("_is_stateful", "_supports_default_dynamic_cache")
+_LAYERS = "num_hidden_layers"
+
+
+def _counts_no_layers(project: Project, config: Class) -> bool:
+    """Return True if neither a config class nor config.json has the number of layers; it is no config of parts."""
+    classes, outside = project.family(config)
+    if not outside or not all(map(is_base_config, outside)):
+        return False
+    if _LAYERS in (project.checkpoint(config.source) or {}):
+        return False
+    attributes = {n.attr for c in classes for n in ast.walk(c.node) if isinstance(n, ast.Attribute)}
+    has_parts = any(name.endswith("_config") for name in attributes)
+    return not has_parts and not any(mentions(c.node, _LAYERS) for c in classes)
+
+
 def _generates(project: Project, entry: Class) -> bool:
     """Return True for a class that generates, by its name, its bases or a method of its own."""
     own, outside = project.family(entry)
@@ -428,4 +469,5 @@ RULES = (
     LintRule("SB715", "error", _positions),
     LintRule("SB715", "error", _counted),
     LintRule("SB721", "error", _unknown_positions),
+    LintRule("SB723", "error", _uncounted),
 )
