@@ -403,7 +403,6 @@ def _uncounted(project: Project) -> Iterator[Problem]:
             named[id(config.node)] = config
     for config in named.values():
         yield problem(
-            "SB723",
             config.source,
             config.node,
             f"{config.name} has no num_hidden_layers, from which generate() makes its cache: AttributeError",
