@@ -98,11 +98,11 @@ class Failure(Record):
         """The frame to name: the innermost one of the model's own code, or the one that raised if its file is a model's.
 
         Where torch or shared code raised, it is the innermost frame whose function changed between the releases, else
-        that of a model's file.
+        that of a model's file. A package that cannot be imported is named by its own line.
         """
         inwards = self.frames[::-1]
         own = (frame for frame in inwards if frame.own)
-        at_once = (frame for frame in inwards[:1] if frame.is_of_model)
+        at_once = (f for f in inwards[:1] if f.is_of_model or f.function == "<module>")
         changed = (frame for frame in inwards if frame.changed)
         of_model = (frame for frame in inwards if frame.is_of_model)
         return next(chain(own, at_once, changed, of_model, inwards), None)

@@ -9,6 +9,7 @@ MODEL = Frame(file="transformers/models/llama/modeling_llama.py", line=2, functi
 AUTO = Frame(file="transformers/models/auto/auto_factory.py", line=3, function="from_pretrained")
 SHARED = Frame(file="transformers/cache_utils.py", line=4, function="update")
 TORCH = Frame(file="torch/nn/functional.py", line=5, function="linear")
+PACKAGE = Frame(file="stream_generator/main.py", line=1, function="<module>")
 
 
 def changed(frame):
@@ -26,6 +27,9 @@ def changed(frame):
         ([AUTO, MODEL, changed(SHARED), TORCH], changed(SHARED)),
         ([changed(MODEL), MODEL, TORCH], changed(MODEL)),
         ([OWN, changed(SHARED), TORCH], OWN),
+        ([AUTO, changed(SHARED), PACKAGE], PACKAGE),
+        ([OWN, changed(SHARED), PACKAGE], OWN),
+        ([PACKAGE, changed(SHARED), TORCH], changed(SHARED)),
     ],
 )
 def test_the_place_is_a_line_that_changed_or_one_of_the_model_where_torch_raises(frames, place):
