@@ -8,7 +8,14 @@ from typing import Any
 
 from samebits_probe.process import progress
 from samebits_probe.process.failure import raised
-from samebits_probe.questions.trainer.trainer import Rows, Watch, made_arguments, watched
+from samebits_probe.questions.trainer.trainer import (
+    Rows,
+    Watch,
+    made_arguments,
+    put_back,
+    settings,
+    watched,
+)
 from samebits_probe.questions.training.learner import Learner, as_json
 
 Facts = dict[str, Any]
@@ -20,13 +27,14 @@ def evaluated(learner: Learner, rows: Rows) -> Facts:
     """Return what ``predict`` gives for the rows, or the exception; the model then trains as before."""
     progress.begin("Trainer, evaluation")
     rows = rows.in_dtype(learner.promoted or learner.dtype)
-    watch = Watch(learner, rows)
+    watch, config = Watch(learner, rows), settings(learner.model)
     try:
         with watch.model_watched():
             answer = _predicted(learner, rows, watch)
     except Exception as error:  # noqa: BLE001  a Trainer that refuses an evaluation is a fact
         return {"refused": raised(error)}
     finally:
+        put_back(learner.model, config)
         learner.model.train()
     loss = answer.metrics.get("test_loss")
     return {

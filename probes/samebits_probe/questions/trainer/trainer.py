@@ -157,10 +157,10 @@ class Bench:
         """Return what a plan does with a learner's model, which is tried once."""
         key = (learner, plan.name)
         if key not in self.done:
-            before, config = _state(learner.model), _settings(learner.model)
+            before, config = _state(learner.model), settings(learner.model)
             try:
                 run = _run(learner, self.rows, plan, self.where)
-                run.facts["config"] = _changed_settings(config, _settings(learner.model))
+                run.facts["config"] = _changed_settings(config, settings(learner.model))
                 self.done[key] = run
             finally:
                 _restore(learner.model, before, config)
@@ -218,7 +218,8 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors}
 
 
-def _settings(model: Any) -> Facts:
+def settings(model: Any) -> Facts:
+    """Return the plain settings of a model's config."""
     config: Facts = vars(model.config)
     plain = (bool, int, float, str, type(None))
     return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
@@ -233,9 +234,14 @@ def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
     }
 
 
-def _restore(model: Any, before: dict[str, torch.Tensor], config: Facts) -> None:
+def put_back(model: Any, config: Facts) -> None:
+    """Give a model's config its settings again, some of which Trainer changes."""
     for name, value in config.items():
         setattr(model.config, name, value)
+
+
+def _restore(model: Any, before: dict[str, torch.Tensor], config: Facts) -> None:
+    put_back(model, config)
     model.zero_grad(set_to_none=True)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
