@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.compare.weights import is_loaded
-from samebits.findings.rule import RAISED, Check, Rule, Sighting, of_exception
+from samebits.findings.rule import COMPUTED, RAISED, Check, Rule, Sighting, of_exception
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -157,6 +157,32 @@ def _tied_by_layer(case: Case) -> Iterator[Sighting]:
         if unnamed:
             lacks = f"the checkpoint has no {some(unnamed)}, which the tie has, too"
             yield Sighting(name, (*_left_out_lines(name, tensor), lacks))
+    if case.reference is not None:
+        yield from _tied_elsewhere(case, case.reference)
+
+
+def _tied_elsewhere(case: Case, reference: Capture) -> Iterator[Sighting]:
+    """Find a name of a stored tensor, which keeps one name alone, that is another tensor in the candidate.
+
+    5.24 keeps the decoder's heads of MM Grounding DINO, and ties those that compute to the first one.
+    """
+    weights, vocabularies = case.weights(), {*_vocabularies(case.capture.signals.config)}
+    owners = {name: own for own, facts in weights.items() for name in (own, *facts.aliases)}
+    for first, facts in reference.signals.tensors.items():
+        group = (first, *facts.aliases)
+        if facts.ref.shape[:1] in vocabularies:
+            continue
+        kept = [n for n in group if n in weights and _is_alone(weights[n])]
+        for name, owner in ((n, owners[n]) for n in group if n in owners):
+            apart = [n for n in kept if weights[n].ref.hash != weights[owner].ref.hash]
+            if owner not in group and apart:
+                here = f"{name} shares its memory with {owner}"
+                there = f"in {reference.cell.stack} with {apart[0]}, of which the checkpoint has other bytes"
+                yield Sighting(name, (here, there))
+
+
+def _is_alone(facts: WeightFacts) -> bool:
+    return facts.origin == "loaded" and not facts.aliases
 
 
 def _left_out(case: Case) -> Iterator[tuple[str, Provenance, list[str]]]:
@@ -213,5 +239,5 @@ RULES = (
     Rule("SB404", _untied, explains=STORED),
     Rule("SB405", _tied_apart(is_stated=False), explains=STORED),
     Rule("SB406", _tied_apart(is_stated=True), explains=STORED),
-    Rule("SB407", _tied_by_layer, explains=STORED),
+    Rule("SB407", _tied_by_layer, explains=STORED | COMPUTED),
 )

@@ -748,6 +748,35 @@ def test_a_tie_by_layer_needs_every_name_in_the_checkpoint():
     assert set(codes_of(tied_by_layer("5.x", named=True))) == {"SB405"}
 
 
+def heads_of_two_names(stack, *, apart, second_seed=2):
+    """Return a model with three heads, the second of which is that of the decoder or the first one."""
+    memory = Memory()
+    first, second = ("heads.0",), ("heads.1",)
+    aliases = (first, second) if apart else (first + second, ())
+    tensors = {
+        f"decoder.{i}": weight(memory, values(8, 4, seed=seed), f"decoder.{i}", aliases=names)
+        for i, (seed, names) in enumerate(zip((1, second_seed), aliases, strict=True))
+    }
+    return sound(memory, stack, weights=weights_signal(tensors))
+
+
+def test_a_tie_to_another_tensor_than_the_reference_s_is_a_finding():
+    """MM Grounding DINO saved by 4.57, in 5.24: its decoder keeps the bytes, and the heads are all the first one."""
+    old, new = heads_of_two_names("4.57", apart=True), heads_of_two_names("5.24", apart=False)
+    found = findings(Case(new, reference=old))
+    assert [(f.code, f.where) for f in found] == [("SB407", "heads.1")]
+    assert found[0].evidence[0] == "heads.1 shares its memory with decoder.0"
+    assert codes_of(old, reference=new) == codes_of(old, reference=old) == []
+
+
+def test_a_tie_to_another_tensor_with_the_same_bytes_changes_nothing():
+    old, new = (
+        heads_of_two_names("4.57", apart=True, second_seed=1),
+        heads_of_two_names("5.24", apart=False, second_seed=1),
+    )
+    assert codes_of(new, reference=old) == []
+
+
 def test_a_name_of_a_tied_vocabulary_that_the_checkpoint_lacks_is_no_layer():
     """The encoder of T5 has no tensor of its own in any checkpoint, and the config switches the tie of its head."""
     capture = tied_by_layer("5.x", named=False)
