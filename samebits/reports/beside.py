@@ -69,6 +69,17 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
     )
 
 
+def alone(report: Report, repaired: Iterable[Defect]) -> str:
+    """Return `` alone`` for defects of the reference; '' if a candidate of such a model raises, as it may have them too."""
+    models = {model for defect in repaired for model in defect.models}
+    raises = any(
+        cell.failures and not is_reference(cell)
+        for cell in report.cells
+        if cell.cell.model in models
+    )
+    return "" if raises else " alone"
+
+
 def of_releases(report: Report) -> list[tuple[RuleText, tuple[str, ...]]]:
     """Return the silent defects of a release and the uses that raise in it, with the stacks in which a model shows them."""
     silent = {text.code for text in report.rules if text.kind == "silent"}

@@ -18,7 +18,7 @@ from samebits.questions.registry import codes_explaining
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing, same
 from samebits.reports.answer.releases import distinct
-from samebits.reports.beside import defects, raising_uses
+from samebits.reports.beside import alone, defects, raising_uses
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice, explaining_codes
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -330,7 +330,8 @@ def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
         yield f"In every release alike: {_named(alike, places)}"
     if repaired:
         stacks = ", ".join(dict.fromkeys(stack for defect in repaired for stack in defect.stacks))
-        yield f"Beside the verdict, in {stacks} alone: {_named(repaired, places)}"
+        only = alone(report, repaired)
+        yield f"Beside the verdict, in {stacks}{only}: {_named(repaired, places)}"
 
 
 def _named(found: list[Defect], places: Mapping[str, Place]) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from samebits.diagnose.exit_code import UNASKED
 from samebits.pipeline.reporting import strictly
+from samebits.records.capture import Failure
 from samebits.records.finding import Explanation, Finding, StackFinding
 from samebits.records.ids import Variant, Verdict
 from samebits.reports.answer import result
@@ -105,6 +106,18 @@ def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
     assert "SB4" not in part  # nothing is to be done about what rounds
     assert "In the reference alone: SB1" in part
     assert result(report).endswith("silent findings beside the verdict (SB2)")
+
+
+def test_the_reference_has_a_defect_alone_only_if_the_candidates_run():
+    report = shown(s4_48="SB1")
+    assert any("in 4.48 alone: SB1" in line for line in screen(report, [Path("report.md")], {}))
+    first = report.rows[0]
+    failure = Failure(phase="load", type="ImportError", message="gone", traceback="")
+    cells = (*first.cells[:-1], first.cells[-1].model_copy(update={"failures": (failure,)}))
+    rows = (first.model_copy(update={"cells": cells}), *report.rows[1:])
+    report = report.model_copy(update={"rows": rows})
+    assert any("in 4.48: SB1" in line for line in screen(report, [Path("report.md")], {}))
+    assert "In the reference: SB1" in render(report)["report.md"]
 
 
 @pytest.mark.parametrize("n_models", [1, 2])

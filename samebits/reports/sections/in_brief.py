@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, text_with_code, title
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
-from samebits.reports.beside import defects, of_releases
+from samebits.reports.beside import alone, defects, of_releases
 from samebits.reports.plain import KINDS, mended, remedy_as_seen
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
@@ -75,7 +75,9 @@ def beside_the_verdict(report: Report) -> Markdown:
         [
             heading(2, "Beside the verdict"),
             *_remedies([(defect.text, defect.models, ()) for defect in needed], report),
-            fill("In the reference alone: {}.", titles) if repaired else EMPTY,
+            fill(f"In the reference{alone(report, repaired)}: {{}}.", titles)
+            if repaired
+            else EMPTY,
             _of_releases(report, released) if released else EMPTY,
         ]
     )
