@@ -174,17 +174,19 @@ def of(cells, model):
 
 
 def codes(cell):
-    """Return the codes of a cell, without what its pipelines say of 4.48, the reference.
+    """Return the codes of a cell, without what every model of its own code has against 4.48, the reference.
 
-    4.48 loads no tokenizer for a model of its own code whose config names no tokenizer_class.
+    4.48 loads no tokenizer for one whose config names no tokenizer_class. Its Trainer decays the weights of custom
+    norms, so that an optimizer's state of 4.48 has other groups.
     """
-    return {f.code for f in cell.findings if not (f.code == "SB861" and f.raises == "4.48")}
+    of_reference = {f.code for f in cell.findings if f.code == "SB861" and f.raises == "4.48"}
+    return {f.code for f in cell.findings} - of_reference - {"SB872"}
 
 
 def test_the_healthy_model_is_the_same_bits_everywhere_and_has_no_finding(cells):
     healthy = of(cells, "healthy")
     assert [cell.verdict for cell in healthy] == ["reference", *["identical"] * 3]
-    assert not any(map(codes, healthy))
+    assert not [*filter(None, map(codes, healthy))]
 
 
 def test_the_weight_decay_of_custom_norms_is_listed_for_the_releases_that_changed_it(report):
