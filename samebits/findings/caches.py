@@ -71,8 +71,8 @@ _none_of_positions = _none_at(r"\bcache_position\[")
 def _no_positions(case: Case) -> Iterator[Sighting]:
     """Find an own method that reads the positions that generate() no longer counts: as None, or under their key."""
     yield from _none_of_positions(case)
-    frames = case.failure.frames if case.failure is not None else ()
-    if frames and frames[-1].own and case.raised("KeyError", "^'cache_position'$"):
+    is_own = bool(case.frames) and case.frames[-1].own
+    if is_own and case.raised("KeyError", "^'cache_position'$"):
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
@@ -102,8 +102,7 @@ def _no_layers(case: Case) -> Iterator[Sighting]:
     match = case.raised(
         "AttributeError", r"'(\w*Config)' object has no attribute 'num_hidden_layers'"
     )
-    frames = case.failure.frames if case.failure is not None else ()
-    if match is None or not any(frame.file.endswith(_CACHE_FILE) for frame in frames):
+    if match is None or not any(frame.file.endswith(_CACHE_FILE) for frame in case.frames):
         return
     own = next((fact for fact in case.classes if fact.name == match[1]), None)
     where = f"{own.file}:{own.line}" if own is not None else case.raised_at()

@@ -82,10 +82,8 @@ class ForkedChild:
             raise Lost(_death_message(status))
         if status:
             said = text.decode("utf-8", "replace")
-            for kind in (
-                StoreFault,
-                Lost,
-            ):  # a child of the child that died is no exception of its task
+            # a child of the child that died is no exception of its task
+            for kind in (StoreFault, Lost):
                 if said.startswith(f"{kind.__name__}: "):
                     raise kind(said.partition(": ")[2])
             raise NoAnswer(said)

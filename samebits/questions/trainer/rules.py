@@ -115,8 +115,10 @@ def _refused(case: Case) -> Iterator[Sighting]:
     """Find an evaluation that raises in one release alone."""
     report = report_in(case)
     comparison = report.comparison if report is not None else None
-    for change in comparison.changes if comparison is not None else ():
-        if comparison is not None and change.subject == "evaluation" and change.name == OUTCOME:
+    if comparison is None:
+        return
+    for change in comparison.changes:
+        if change.subject == "evaluation" and change.name == OUTCOME:
             here = case.capture.cell.stack
             raises = comparison.reference if change.candidate == RETURNS else here
             yield Sighting(OUTCOME, (change_line(change),), raises=raises)
