@@ -106,8 +106,8 @@ def _default_copied(case: Case) -> Iterator[Sighting]:
 
 def part_of(config: object, path: str) -> dict[str, Any]:
     """Return a config, or the one inside that a dotted path names; {} if there is none."""
-    found = value_at(config, path) if path else config
-    return found if isinstance(found, dict) else {}
+    part = value_at(config, path) if path else config
+    return part if isinstance(part, dict) else {}
 
 
 def value_at(config: object, key: str) -> object:

@@ -176,9 +176,11 @@ def _tied_elsewhere(case: Case, reference: Capture) -> Iterator[Sighting]:
         for name, owner in ((n, owners[n]) for n in group if n in owners):
             apart = [n for n in kept if weights[n].ref.hash != weights[owner].ref.hash]
             if owner not in group and apart:
-                here = f"{name} shares its memory with {owner}"
-                there = f"in {reference.cell.stack} with {apart[0]}, of which the checkpoint has other bytes"
-                yield Sighting(name, (here, there))
+                lines = (
+                    f"{name} shares its memory with {owner}",
+                    f"in {reference.cell.stack} with {apart[0]}, of which the checkpoint has other bytes",
+                )
+                yield Sighting(name, lines)
 
 
 def _is_alone(facts: WeightFacts) -> bool:

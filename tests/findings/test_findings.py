@@ -749,7 +749,7 @@ def test_a_tie_by_layer_needs_every_name_in_the_checkpoint():
 
 
 def heads_of_two_names(stack, *, apart, second_seed=2):
-    """Return a model with three heads, the second of which is that of the decoder or the first one."""
+    """Return a model with three heads. The second one is tied to the decoder, or to the first head."""
     memory = Memory()
     first, second = ("heads.0",), ("heads.1",)
     aliases = (first, second) if apart else (first + second, ())
@@ -1200,11 +1200,11 @@ def test_a_mask_that_generate_leaves_out_is_named_where_an_own_method_uses_it():
     assert codes_of(failed("AttributeError", message, line, **greedy)) == ["SB718"]
     assert codes_of(failed("AttributeError", message, line, phase="forward short")) == []
     assert codes_of(failed("ValueError", message, line, **greedy)) == []
-    asked = frame(code="assert attention_mask is not None", function="forward")
-    assert codes_of(failed("AssertionError", "", asked, **greedy)) == ["SB718"]
-    assert codes_of(failed("AssertionError", "", asked, phase="forward short")) == []
-    found = frame(code="assert attention_mask.all()", function="forward")
-    assert codes_of(failed("AssertionError", "", found, **greedy)) == []
+    of_none = frame(code="assert attention_mask is not None", function="forward")
+    assert codes_of(failed("AssertionError", "", of_none, **greedy)) == ["SB718"]
+    assert codes_of(failed("AssertionError", "", of_none, phase="forward short")) == []
+    of_values = frame(code="assert attention_mask.all()", function="forward")
+    assert codes_of(failed("AssertionError", "", of_values, **greedy)) == []
     other = frame(code="past.new_ones(1)", **place)
     assert "SB718" not in codes_of(failed("AttributeError", message, other, **greedy))
 

@@ -610,9 +610,9 @@ def test_a_planted_layer_that_is_no_linear_one_is_seen():
     """As a router that is a class of its own: its weight is the same parameter."""
     made = model()
     where = origin.places(made, None)
-    found = origin.linear(made, where)
+    tensors = origin.linear(made, where)
     layers = {name for name, m in made.named_modules() if isinstance(m, torch.nn.Linear)}
-    assert found == {f"{name}.weight" for name in layers}
+    assert tensors == {f"{name}.weight" for name in layers}
 
     class Router(torch.nn.Module):
         def __init__(self, weight):
@@ -621,4 +621,4 @@ def test_a_planted_layer_that_is_no_linear_one_is_seen():
 
     name = next(iter(sorted(layers)))
     made.set_submodule(name, Router(made.get_parameter(f"{name}.weight")))
-    assert found - origin.linear(made, where) == {f"{name}.weight"}
+    assert tensors - origin.linear(made, where) == {f"{name}.weight"}

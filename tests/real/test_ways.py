@@ -94,5 +94,5 @@ def usages(run_script):
 def test_what_generate_does_otherwise_is_named(usages, name):
     case = sound_case(*({"usage": usages[stack][name]} for stack in (NEW, OLD)))
     # 4.48 raises for prompt lookup without an end, whatever the model is
-    found = (f for f in findings(case) if f.code != "SB932")
-    assert {(finding.code, finding.where) for finding in found} == FINDINGS[name]
+    shown = (f for f in findings(case) if f.code != "SB932")
+    assert {(finding.code, finding.where) for finding in shown} == FINDINGS[name]

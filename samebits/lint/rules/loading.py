@@ -632,7 +632,7 @@ def _bound_to(method: Function, name: str) -> ast.expr | None:
 
 
 _MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
-"""What a call stands in that is not made, or is made otherwise."""
+"""Nodes around a call that may skip it, repeat it or change what it does."""
 
 
 def _nested_load(

@@ -178,9 +178,9 @@ def _no_effect(owner: str, argument: ast.keyword, *, loads: bool) -> tuple[str, 
 
 
 def _attributes(project: Project) -> Iterator[Problem]:
-    asked = (_LOST | names("attributes")) - project.stored
+    removed = (_LOST | names("attributes")) - project.stored
     for source, node in project.nodes(ast.Attribute):
-        if not isinstance(node.ctx, ast.Load) or node.attr not in asked:
+        if not isinstance(node.ctx, ast.Load) or node.attr not in removed:
             continue
         owner = _owner(project, source, node)
         releases = without("attributes", owner, node.attr) if owner else None

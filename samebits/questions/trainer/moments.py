@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Misplaced(NamedTuple):
-    """What stands at one place in the optimizers of two releases."""
+    """A difference between the optimizers of two releases, and its first example on each side."""
 
     subject: TrainerSubject
     name: str
@@ -41,13 +41,13 @@ def misplaced(
     pairs = list(zip(*sides, strict=True))
     if odd := next(((a, b) for a, b in pairs if a.shape != b.shape), None):
         return Misplaced("parameters of the optimizer", "", *map(_with_shape, odd))
-    known = [{held.name for held in side} for side in sides]
+    names = [{held.name for held in side} for side in sides]
     wrong = [
         (a.name, b.name)
         for a, b in pairs
         if a.name != b.name
         and not {a.name, b.name} & {*uncertain}
-        and (a.name in known[1] or b.name in known[0])
+        and (a.name in names[1] or b.name in names[0])
     ]
     if not wrong:
         return None

@@ -281,3 +281,9 @@ def report_in(case: Case) -> TrainerReport | None:
     """Return what Trainer does with a cell; None if that was not asked."""
     answer = TRAINER.in_row(case.answers)
     return answer.stacks.get(case.capture.cell.stack) if answer is not None else None
+
+
+def comparison_in(case: Case) -> TrainerComparison | None:
+    """Return what Trainer does with a cell beside the reference; None if that was not compared."""
+    report = report_in(case)
+    return report.comparison if report is not None else None

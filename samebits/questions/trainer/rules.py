@@ -12,6 +12,7 @@ from samebits.questions.trainer.records import (
     TrainerItem,
     TrainerRunName,
     TrainerSubject,
+    comparison_in,
     report_in,
 )
 from samebits.questions.training.records import TrainingRelation, step_in
@@ -42,8 +43,7 @@ def _changed(*subjects: TrainerSubject, harmful: bool = False) -> Check:
     """
 
     def check(case: Case) -> Iterator[Sighting]:
-        report = report_in(case)
-        comparison = report.comparison if report is not None else None
+        comparison = comparison_in(case)
         changes = [
             change
             for change in (comparison.changes if comparison is not None else ())
@@ -97,8 +97,7 @@ def _evaluated(case: Case) -> Iterator[Sighting]:
 
     A loss that differs where the step does, too, is no other one unless the model is fed something else.
     """
-    report = report_in(case)
-    comparison = report.comparison if report is not None else None
+    comparison = comparison_in(case)
     if comparison is None:
         return
     changes = [c for c in comparison.changes if c.subject == "evaluation" and c.name != OUTCOME]
@@ -113,8 +112,7 @@ def _evaluated(case: Case) -> Iterator[Sighting]:
 
 def _refused(case: Case) -> Iterator[Sighting]:
     """Find an evaluation that raises in one release alone."""
-    report = report_in(case)
-    comparison = report.comparison if report is not None else None
+    comparison = comparison_in(case)
     if comparison is None:
         return
     for change in comparison.changes:
@@ -144,8 +142,7 @@ def _broken(case: Case) -> dict[str, TrainingRelation]:
 
 def _other_numbers(case: Case) -> Iterator[Sighting]:
     """Find numbers that differ in float64, too, where nothing names why."""
-    report = report_in(case)
-    comparison = report.comparison if report is not None else None
+    comparison = comparison_in(case)
     if comparison is None or comparison.standing != "diverged" or comparison.first is None:
         return
     if any(change.is_cause for change in comparison.changes):

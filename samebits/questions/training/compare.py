@@ -68,13 +68,13 @@ def compared(
 def _linear_in(reference: TrainingFile, candidate: TrainingFile) -> dict[str, tuple[str, ...]]:
     """Return the tensors that are of a linear layer in one release, and of no such layer in the other."""
     sides = (reference, candidate)
-    known = [{*side.own.gradients, *side.own.without} for side in sides if side.own is not None]
-    sure = set.intersection(*known) - {*reference.uncertain, *candidate.uncertain}
+    tensors = [{*side.own.gradients, *side.own.without} for side in sides if side.own is not None]
+    sure = set.intersection(*tensors) - {*reference.uncertain, *candidate.uncertain}
     alone = (
         (one.cell.stack, tuple(sorted((sure & {*one.linear}) - {*other.linear})))
         for one, other in (sides, sides[::-1])
     )
-    return {stack: tensors for stack, tensors in alone if tensors}
+    return {stack: names for stack, names in alone if names}
 
 
 def _takes_items(reference: TrainingFile, candidate: TrainingFile) -> tuple[bool, bool] | None:

@@ -58,8 +58,8 @@ def _of(part: Callable[[UsageSignal], T | None], words: Callable[[T, str], str])
 
 
 def _maps(attentions: Attentions, _dtype: str) -> str:
-    other = ", different logits" if attentions.logits_changed else ""
-    return f"{_refusal(attentions.given)}{other}"
+    change = ", different logits" if attentions.logits_changed else ""
+    return f"{_refusal(attentions.given)}{change}"
 
 
 def _packed(packed: Packed, dtype: str) -> str:

@@ -7,7 +7,7 @@ from samebits.questions.trainer.records import TrainerRun
 
 
 def run(*groups):
-    """Return a run whose optimizer holds these groups, in each of which ``name:rows`` is a parameter."""
+    """Return a run whose optimizer has these groups of parameters: a name, and its number of rows."""
     order = [[{"name": n, "shape": (int(rows), 4)} for n, rows in group] for group in groups]
     return TrainerRun.model_validate(
         {"received": [], "losses": [], "norms": [], "rates": [], "order": order}

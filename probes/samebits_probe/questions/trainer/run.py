@@ -62,18 +62,20 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     dtype = loaded.model.dtype
     batch = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))[0]
     learner = Learner(loaded.model, dtype)
-    rows = trainer.Rows(batch)
-    bench = trainer.Bench(rows, where)
+    bench = trainer.Bench(trainer.Rows(batch), where)
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
-    facts["own"] = {"evaluation": evaluated(learner, rows), **bench.facts(learner, keeper)}
+    facts["own"] = _evaluated_and_trained(bench, learner, keeper)
     facts["relations"] = bench.relation(learner, loaded.head)
     if not job["task"]["values"]:
         return facts
     try:
         progress.begin("trainer in float64")
         twin = bench.in_float64(learner)
-        of_twin = {"evaluation": evaluated(twin, rows), **bench.facts(twin, keeper)}
-        return facts | {"float64": of_twin}
+        return facts | {"float64": _evaluated_and_trained(bench, twin, keeper)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return facts | {"no_float64": in_one_line(error)}
+
+
+def _evaluated_and_trained(bench: trainer.Bench, learner: Learner, keeper: Keeper) -> Facts:
+    return {"evaluation": evaluated(learner, bench.rows), **bench.facts(learner, keeper)}

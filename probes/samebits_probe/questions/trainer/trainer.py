@@ -235,7 +235,7 @@ def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
 
 
 def put_back(model: Any, config: Facts) -> None:
-    """Give a model's config its settings again, some of which Trainer changes."""
+    """Restore the settings of a model's config: Trainer changes some."""
     for name, value in config.items():
         setattr(model.config, name, value)
 
