@@ -178,6 +178,19 @@ def _no_defaults(case: Case) -> Iterator[Sighting]:
             yield Sighting(case.place(inner), (*case.exception_lines(), made))
 
 
+_INCONSISTENT = r"has a `config_class` attribute that is not consistent"
+_WITHOUT_CLASS = r"'NoneType' object has no attribute '(__name__|from_pretrained)'"
+
+
+def _unlike_class(case: Case) -> Iterator[Sighting]:
+    """Find a model class that an Auto class refuses for its ``config_class``, or one that has none."""
+    of_none = case.raised("AttributeError", _WITHOUT_CLASS) is not None
+    if of_none and "config_class" not in case.frames[-1].code:
+        return
+    if of_none or case.raised("ValueError", _INCONSISTENT):
+        yield Sighting(case.raised_at(), case.exception_lines())
+
+
 RULES = (
     of_exception(
         "SB201", "AttributeError", rf"'\w*Config' object has no attribute '({_BASE_ATTRIBUTES})'"
@@ -185,6 +198,7 @@ RULES = (
     of_exception(
         "SB202", "AttributeError", r"'\w*Config' object has no attribute 'rope_(theta|scaling)'"
     ),
+    Rule("SB216", _unlike_class, explains=RAISED),
     of_exception(
         "SB205",
         "StrictDataclassFieldValidationError|StrictDataclassClassValidationError"

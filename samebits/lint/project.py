@@ -248,6 +248,14 @@ class Project:
                         return owner, value
         return None
 
+    def declared(self, entry: Class, name: str) -> tuple[Class, ast.expr] | None:
+        """Return the class that sets a class attribute, this one or an ancestor, with the value."""
+        for each in self.family(entry)[0]:
+            value = each.attribute(name)
+            if value is not None:
+                return each, value
+        return None
+
     def checkpoint(self, source: Source) -> dict[str, Any] | None:
         """Return the config.json beside a file, if there is one."""
         return _json(source.path.parent / "config.json")
@@ -275,12 +283,11 @@ class Project:
             if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
                 annotation = ast.Name(annotation.value, ast.Load())
             return self.resolve(source, annotation) or source.from_library(annotation) or None
-        if owner is not None:
-            for entry in self.family(Class(source, owner))[0]:
-                declared = entry.attribute("config_class")
-                if declared is not None:
-                    owner_class = self.resolve(entry.source, declared)
-                    return owner_class or entry.source.from_library(declared) or None
+        if owner is not None and (setter := self.declared(Class(source, owner), "config_class")):
+            entry, declared = setter
+            return (
+                self.resolve(entry.source, declared) or entry.source.from_library(declared) or None
+            )
         near = [c for c in self.configs if c.source.path.parent == source.path.parent]
         return near[0] if len(near) == 1 else None
 

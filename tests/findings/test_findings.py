@@ -373,6 +373,15 @@ def test_a_key_of_a_filled_rope_scaling_is_named_where_the_reference_works():
     assert codes_of(other, reference=works) == []
 
 
+def test_a_config_class_that_an_auto_class_refuses_is_named():
+    text = "The model class you are passing has a `config_class` attribute that is not consistent"
+    assert codes_of(failed("ValueError", text)) == ["SB216"]
+    compared = frame("auto_factory.py", code="if model_class.config_class.__name__ != name:")
+    message = "'NoneType' object has no attribute '__name__'"
+    assert codes_of(failed("AttributeError", message, compared)) == ["SB216"]
+    assert codes_of(failed("AttributeError", message, frame(code="x.__name__"))) == []
+
+
 def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
     rope_frame = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
     assert codes_of(failed("KeyError", "'default'", rope_frame)) == ["SB501"]

@@ -582,6 +582,16 @@ CASES = [
         ),
     ),
     (
+        "SB216",
+        f"{HEAD}class C(PretrainedConfig):\n    pass\n{MODEL}    config: C\n",
+        f"{HEAD}class C(PretrainedConfig):\n    pass\n{MODEL}    config: C\n    config_class = C\n",
+    ),
+    (
+        "SB216",
+        f"{HEAD}class C(PretrainedConfig):\n    pass\nclass B(PreTrainedModel):\n    config: 'C'\nclass M(B):\n    pass\n",
+        f"{HEAD}class C(PretrainedConfig):\n    pass\nclass B(PreTrainedModel):\n    config_class = C\nclass M(B):\n    config: C\n",
+    ),
+    (
         "SB508",
         based(f"{OWN_BASE}super().__init__(**kw)"),
         based(f"{OWN_BASE}super().__init__(rope_theta=rope_theta, **kw)"),
@@ -1200,6 +1210,15 @@ def test_what_a_load_of_transformers_loses_is_not_lost_by_one_of_the_model_s_own
     assert {p.code for p in problems_of(tmp_path, body(handed_on))} == lost
     finished = LOSING.replace("def _init", "    self.post_init()\ndef _init") + OWN_LOAD
     assert {p.code for p in problems_of(tmp_path, body(finished))} == {"SB403"}
+
+
+def test_a_config_class_of_the_library_is_a_problem_only_beside_a_namesake(tmp_path):
+    code = "from transformers import BertModel\nclass M(BertModel):\n    pass\n"
+    (tmp_path / "modeling_x.py").write_text(code)
+    for name, codes in (("BertConfig", ["SB216"]), ("TinyConfig", [])):
+        auto_map = f'{{"AutoConfig": "x.{name}", "AutoModel": "modeling_x.M"}}'
+        (tmp_path / "config.json").write_text(f'{{"auto_map": {auto_map}}}')
+        assert [p.code for p in lint(python_files([tmp_path])).problems] == codes
 
 
 def test_other_models_beside_one_that_loads_itself_count_unless_config_json_leaves_them_out(

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, asks, is_base_config, is_config, problem
-from samebits.lint.releases import since
+from samebits.lint.project import (
+    Class,
+    Project,
+    asks,
+    is_base_config,
+    is_config,
+    is_library_model,
+    problem,
+)
+from samebits.lint.releases import between, since
 from samebits.lint.syntax import (
     assigned,
     inside,
@@ -421,11 +430,69 @@ def _order(entry: Class) -> Iterator[str]:
             yield "late" if node.lineno > call.lineno else "set"
 
 
+def _config_classes(project: Project) -> Iterator[Problem]:
+    """Yield models whose config class a release does not know, or does not take for that of ``auto_map``."""
+    for entry in project.loaded:
+        if project.declared(entry, "config_class") is not None:
+            continue
+        yield from _annotated_config(project, entry)
+        yield from _namesake(project, entry)
+
+
+def _annotated_config(project: Project, entry: Class) -> Iterator[Problem]:
+    """Yield a class that declares its config class by ``config: C`` alone."""
+    node = next(filter(_is_of_config, entry.node.body), None)
+    if node is None or not project.only_base_model(entry, of_models=True):
+        return
+    assert isinstance(node, ast.AnnAssign)
+    source, quoted = entry.source, isinstance(node.annotation, ast.Constant)
+    name = source.segment(node.annotation).strip("\"'")
+    line = f"config_class = {name}"
+    start, end = source.span(node)
+    indent = source.text[source.line_start(node.lineno) : start]
+    edits = [] if quoted else [Edit(end, end, f"{source.newline}{indent}{line}")]
+    yield problem(
+        source,
+        node,
+        "the annotation `config` does not set `config_class`, so the model cannot be loaded",
+        between("4.48", "4.53"),
+        f"write `{line}` beside it",
+        edits if source.own_lines(node) else (),
+    )
+
+
+def _is_of_config(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and is_name(node.target, "config") and node.value is None
+
+
+_OF_ONE_MODEL = re.compile(r"(\w+?)(PreTrainedModel|Model|For[A-Z]\w*)")
+
+
+def _namesake(project: Project, entry: Class) -> Iterator[Problem]:
+    """Yield a class that gets a library's config class, where ``auto_map`` has another one of that name."""
+    written = (project.checkpoint(entry.source) or {}).get("auto_map")
+    loaded = str(written.get("AutoConfig")) if isinstance(written, dict) else ""
+    if entry.name not in project.loaded_as(entry.source):
+        return
+    for base in project.family(entry)[1]:
+        match = _OF_ONE_MODEL.fullmatch(base.rpartition(".")[2])
+        name = f"{match[1]}Config" if match is not None else ""
+        if is_library_model(base) and name == loaded.rpartition(".")[2]:
+            yield problem(
+                entry.source,
+                entry.node,
+                f"`config_class` is transformers' own `{name}`, and config.json names another class",
+                between("4.48", "4.48"),
+                f"import that `{name}` and write `config_class = {name}` into the class",
+            )
+
+
 RULES = (
     LintRule("SB201", "error", _missing),
     LintRule("SB201", "error", _read_by_itself),
     LintRule("SB201", "error", _read_by_methods),
     LintRule("SB202", "error", _rope_theta),
+    LintRule("SB216", "error", _config_classes),
     LintRule("SB503", "warning", _rope_default),
     LintRule("SB507", "error", _rope_scaling),
 )
