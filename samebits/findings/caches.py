@@ -97,6 +97,17 @@ NAMED_ERRORS = (
 OLD_NAME = "old name of the cache"
 
 
+def _own_reordering(case: Case) -> Iterator[Sighting]:
+    """Find beams that raise in a model whose own ``_reorder_cache`` takes a cache for a tuple, or makes it one."""
+    phase = case.failure.phase if case.failure is not None else ""
+    own = next((fact for fact in case.classes if "_reorder_cache" in fact.methods), None)
+    if own is None or not re.search(r"\bbeams?\b", phase):
+        return
+    if case.raised("AttributeError|TypeError", rf"{_NONE}|'tuple' object has no attribute"):
+        declared = f"class {own.name} has a _reorder_cache of its own ({own.file}:{own.line})"
+        yield Sighting(case.raised_at(), (*case.exception_lines(), declared))
+
+
 def _no_layers(case: Case) -> Iterator[Sighting]:
     """Find a config that does not say how many layers the cache of generate() gets."""
     match = case.raised(
@@ -204,4 +215,5 @@ RULES = (
     Rule("SB721", _unknown_positions, explains=RAISED),
     Rule("SB722", _foreign, explains=RAISED),
     Rule("SB723", _no_layers, explains=RAISED),
+    Rule("SB724", _own_reordering, explains=RAISED),
 )

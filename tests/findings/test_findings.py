@@ -382,6 +382,14 @@ def test_a_config_class_that_an_auto_class_refuses_is_named():
     assert codes_of(failed("AttributeError", message, frame(code="x.__name__"))) == []
 
 
+def test_beams_that_raise_are_named_only_beside_a_reordering_of_the_models_own():
+    none = "'NoneType' object has no attribute 'index_select'"
+    own = own_code(classes=(cls(methods={"_reorder_cache": ("past", "beam_idx")}),))
+    assert "SB724" in codes_of(failed("AttributeError", none, code=own, phase="usage beams"))
+    for phase, code in (("usage beams", own_code()), ("greedy short", own)):
+        assert "SB724" not in codes_of(failed("AttributeError", none, code=code, phase=phase))
+
+
 def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
     rope_frame = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
     assert codes_of(failed("KeyError", "'default'", rope_frame)) == ["SB501"]

@@ -55,6 +55,13 @@ def based(init, rotary="LlamaRotaryEmbedding(config)", base="PretrainedConfig"):
     )
 
 
+def reordering(body, base="LlamaForCausalLM", cache=""):
+    """Return a model whose own method reorders its cache; it has a forward that makes one, or the library's."""
+    forward = f"    def forward(self, x):\n        return {cache}\n" if cache else ""
+    method = f"    @staticmethod\n    def _reorder_cache(past, i):\n{indent(body, ' ' * 8)}\n"
+    return f"{HEAD}from transformers import LlamaForCausalLM\nclass M({base}):\n{forward}{method}"
+
+
 OWN_BASE = "self.rope_theta = rope_theta\nself.rope_scaling = None\n"
 
 
@@ -590,6 +597,23 @@ CASES = [
         "SB216",
         f"{HEAD}class C(PretrainedConfig):\n    pass\nclass B(PreTrainedModel):\n    config: 'C'\nclass M(B):\n    pass\n",
         f"{HEAD}class C(PretrainedConfig):\n    pass\nclass B(PreTrainedModel):\n    config_class = C\nclass M(B):\n    config: C\n",
+    ),
+    (
+        "SB724",
+        reordering("return tuple(tuple(s[i] for s in layer) for layer in past)"),
+        reordering("past.reorder_cache(i)\nreturn past"),
+    ),
+    (
+        "SB724",
+        reordering("for layer in past:\n    pass", "PreTrainedModel", "DynamicCache()"),
+        reordering("for layer in past:\n    pass", "PreTrainedModel", "()"),  # tuples alone
+    ),
+    (
+        "SB724",
+        reordering("for layer in past:\n    pass"),
+        reordering(
+            "if isinstance(past, DynamicCache):\n    return past\nfor layer in past:\n    pass"
+        ),
     ),
     (
         "SB508",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
-from samebits.lint.problem import LintRule, Problem
+from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, asks, is_base_config, problem
-from samebits.lint.releases import between, since, union
+from samebits.lint.releases import Releases, between, since, union
 from samebits.lint.syntax import (
     Function,
     argument_names,
@@ -456,6 +456,73 @@ def _unknown_positions(project: Project) -> Iterator[Problem]:
             )
 
 
+_REORDER = "_reorder_cache"
+_REORDERED = since("5.0", note="4.54 to 4.57 where its forward takes no tuple")
+
+
+def _reorderings(project: Project) -> Iterator[Problem]:
+    """Find a ``_reorder_cache`` that iterates over what may be a cache of the library."""
+    for entry in project.models:
+        method = entry.method(_REORDER)
+        taken = _looped_over(method) if method is not None else ""
+        releases = _handed_a_cache(project, entry) if taken else None
+        if method is None or releases is None or guarded(entry.source, method):
+            continue
+        yield problem(
+            entry.source,
+            method,
+            "beam search hands over a cache, whose layers are no pairs of tensors",
+            releases,
+            f"let a cache reorder itself: {taken}.reorder_cache(beam_idx)",
+            _reordering_edits(entry.source, method, taken),
+        )
+
+
+def _looped_over(method: Function) -> str:
+    """Return the argument over whose items a method iterates without a question about its type; '' if none."""
+    if any(isinstance(n, ast.Attribute) and n.attr == "reorder_cache" for n in ast.walk(method)):
+        return ""
+    if any(is_name(call.func, "isinstance", "hasattr") for call in inside(method, ast.Call)):
+        return ""
+    names = argument_names(method)
+    loops = (n for n in ast.walk(method) if isinstance(n, (ast.For, ast.comprehension)))
+    over = (n.id for loop in loops for n in inside(loop.iter, ast.Name))
+    return next((name for name in over if name in names), "")
+
+
+def _handed_a_cache(project: Project, entry: Class) -> Releases | None:
+    """Return the releases whose beam search has a cache for a class; None if its forward returns tuples alone."""
+    subclasses = [entry, *project.subclasses(entry)]
+    families = [project.family(each) for each in subclasses]
+    own = [c for classes, _ in families for c in classes if c.method("forward") is not None]
+    if not own:
+        is_of_head = any(name.endswith(_HEADS) for _, outside in families for name in outside)
+        return since("4.54") if is_of_head else None
+    knows = any(mentions(c.source.tree, "DynamicCache") for c in own)
+    return _REORDERED if knows else None
+
+
+def _reordering_edits(source: Source, method: Function, taken: str) -> list[Edit]:
+    """Return the lines that let a cache reorder itself, above the first statement of the method."""
+    statement = next((s for s in method.body if not _is_text(s)), None)
+    others = [a.arg for a in method.args.args if a.arg not in {"self", "cls", taken}]
+    if statement is None or not others or not source.own_lines(statement):
+        return []
+    start = source.span(statement)[0]
+    indent = source.text[source.line_start(statement.lineno) : start]
+    lines = (
+        f'if hasattr({taken}, "reorder_cache"):',
+        f"    {taken}.reorder_cache({others[0]})",
+        f"    return {taken}",
+        "",
+    )
+    return [Edit(start, start, (source.newline + indent).join(lines))]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
 RULES = (
     LintRule("SB701", "error", _attributes),
     LintRule("SB702", "error", _subscripts),
@@ -469,4 +536,5 @@ RULES = (
     LintRule("SB715", "error", _counted),
     LintRule("SB721", "error", _unknown_positions),
     LintRule("SB723", "error", _uncounted),
+    LintRule("SB724", "error", _reorderings),
 )
