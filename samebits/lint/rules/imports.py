@@ -61,7 +61,7 @@ _INSTEAD = {
     "LogitsWarper": "write LogitsProcessor",
     "AdamW": "write torch.optim.AdamW",
     "VideoInput": "fall back to transformers.video_utils",
-    "modeling_attn_mask_utils": "copy it from 4.57 into your code: it needs torch alone",
+    "modeling_attn_mask_utils": "copy the file of 4.57, and take is_torchdynamo_compiling from transformers.utils",
     "AutoModelForVision2Seq": "write AutoModelForImageTextToText",
     "AutoModelWithLMHead": "write AutoModelForCausalLM, AutoModelForMaskedLM or AutoModelForSeq2SeqLM",
     "CLIPFeatureExtractor": "write CLIPImageProcessor",
