@@ -1,5 +1,6 @@
 """questions.classes: what other classes read of a checkpoint, on a planted base model and on sound ones."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -8,7 +9,14 @@ import torch
 import transformers
 from samebits_probe.model import load
 from samebits_probe.questions.classes import made
-from samebits_probe.questions.classes.classes import Own, _likeness, asked, facts, from_base
+from samebits_probe.questions.classes.classes import (
+    Own,
+    _likeness,
+    asked,
+    declared,
+    facts,
+    from_base,
+)
 
 SIZES = {
     "vocab_size": 40,
@@ -442,3 +450,51 @@ def test_a_head_of_pixels_has_a_loss():
     pixels = {"pixel_values": torch.linspace(-1, 1, 3 * 16 * 16).reshape(1, 3, 16, 16)}
     found = loads(transformers.SegformerForImageClassification(config), pixels)
     assert "loss()" in found["AutoModelForSemanticSegmentation"]["numbers"]
+
+
+CODE = """
+from transformers import BertConfig, BertForMaskedLM, BertForTokenClassification
+
+class OwnConfig(BertConfig):
+    model_type = "own_bert"
+
+class OwnForMaskedLM(BertForMaskedLM):
+    config_class = OwnConfig
+
+class OwnForTokens(BertForTokenClassification):
+    config_class = OwnConfig
+
+    def forward(self, input_ids, attention_mask=None):
+        logits = super().forward(input_ids, attention_mask).logits
+        if {planted}:
+            self.no_such_helper()
+        return (logits,)
+"""
+HEADS = {
+    "AutoModelForMaskedLM": "OwnForMaskedLM",
+    "AutoModelForTokenClassification": "OwnForTokens",
+}
+
+
+def declared_loads(planted):
+    """Return what the Auto classes of a model of its own code load, whose second head raises if it is planted."""
+    folder = tempfile.TemporaryDirectory()
+    FOLDERS.append(folder)
+    bert().save_pretrained(folder.name)
+    (Path(folder.name) / "own.py").write_text(CODE.format(planted=planted))
+    config = Path(folder.name) / "config.json"
+    auto_map = {name: f"own.{kind}" for name, kind in (HEADS | {"AutoConfig": "OwnConfig"}).items()}
+    fields = json.loads(config.read_text()) | {"model_type": "own_bert", "auto_map": auto_map}
+    config.write_text(json.dumps(fields))
+    source = load.Source(folder.name, None, True, "float32", "default", "cpu")
+    loaded = load.load_model(source)
+    return facts(source, Own(loaded, {}, IDS), declared(source, loaded.model))
+
+
+def test_heads_that_auto_map_names_are_loaded_by_their_auto_class_and_run():
+    planted, twin = declared_loads(True), declared_loads(False)
+    assert planted.keys() == twin.keys() == {"AutoModelForTokenClassification"}
+    first, second = (loads["AutoModelForTokenClassification"] for loads in (planted, twin))
+    assert "no_such_helper" in first["forward_raised"], first
+    assert "forward_raised" not in second, second
+    assert second["n_fresh"] == 2, second

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from samebits_probe.model import alignment, forks, heap, load, outputs
 from samebits_probe.model.tensor import hash_or_none, same_bytes
@@ -122,6 +123,11 @@ def _is_rounding(before: torch.Tensor, after: torch.Tensor) -> bool:
     return bool(((first - second).abs() <= allowed).all())
 
 
+def is_of_library(model: Any) -> bool:
+    """Return True for a model whose class is one of transformers."""
+    return type(model).__module__.startswith("transformers.")
+
+
 def asked(source: load.Source) -> dict[str, Any]:
     """Return what users call ``from_pretrained`` of -> the class that it loads; None where it knows none for the config.
 
@@ -152,6 +158,28 @@ def asked(source: load.Source) -> dict[str, Any]:
     known = {*found.values()}
     heads_of = (head for each in (config, *parts) for head in _heads(each))
     return found | {head.__name__: head for head in heads_of if head not in known}
+
+
+def declared(source: load.Source, model: Any) -> dict[str, Any]:
+    """Return Auto class -> the class that ``auto_map`` names for it, beside that of a model of its own code.
+
+    A file that does not import is left to the load, whose exception is an answer.
+    """
+    named = getattr(model.config, "auto_map", None) or {}
+    wanted = {name: str(named[name]) for name in _AUTO if name in named}
+    own = type(model).__name__
+    return {
+        name: _imported(place, source) or getattr(transformers, name)
+        for name, place in wanted.items()
+        if place.rpartition(".")[2] != own and hasattr(transformers, name)
+    }
+
+
+def _imported(place: str, source: load.Source) -> Any:
+    """Return a class of the checkpoint's files; None if they do not import."""
+    with suppress(Exception):
+        return get_class_from_dynamic_module(place, source.where, **source.arguments())
+    return None
 
 
 def _heads(config: Any) -> Iterator[Any]:

@@ -21,9 +21,12 @@ def observe(session: Session) -> None:
     """Load the checkpoint by each class of transformers that its config has beside its own; make a new model."""
     options = session.options("classes")
     model = session.loaded.model
-    if options is None or not type(model).__module__.startswith("transformers."):
+    if options is None:
         return
-    asked = classes.asked(session.source)
+    is_own = not classes.is_of_library(model)
+    asked = classes.declared(session.source, model) if is_own else classes.asked(session.source)
+    if is_own and not asked:
+        return
     # one load for a class of several names, and one of the base model
     n_loads = len({*asked.values()} - {type(model), None}) + 1
     if session.leaves_out("classes", _too_dear(session, n_loads, options)):
@@ -45,6 +48,8 @@ def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> 
     be_quiet()
     session.untouched.restore()
     own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
+    if not classes.is_of_library(session.loaded.model):
+        return {"loads": classes.facts(session.source, own, asked), "from_base": {}, "made": {}}
     new = made.facts(session.source, type(session.loaded.model))
     from_base = classes.from_base(own, session.source)
     loads = classes.facts(session.source, own, asked)
