@@ -438,7 +438,12 @@ _FORKS = "samebits_probe.model.forks"
 _MACHINE = "samebits_probe.process.machine"
 _SETTINGS = "samebits_probe.process.settings"
 _THREADS = "samebits_probe.process.threads"
-_NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generation", "torch._dynamo")
+_NEEDED_BY_EVERY_MODEL = (
+    "transformers.modeling_utils",
+    "transformers.generation",
+    "torch._dynamo",
+    "torch.export._trace",  # torch.export imports it at its first call: 0.4 s in each job that asks
+)
 
 
 def _import_everything() -> dict[str, Any]:

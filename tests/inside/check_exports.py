@@ -2,11 +2,12 @@
 
 import contextlib
 import io
+from types import SimpleNamespace
 
 import tiny
 import torch
 import transformers
-from samebits_probe.questions.exports import exports
+from samebits_probe.questions.exports import exports, phase
 
 IDS = {"input_ids": torch.arange(5, 14)[None]}
 MASKED = {**IDS, "attention_mask": torch.tensor([[0] * 2 + [1] * 7])}
@@ -154,3 +155,24 @@ def test_a_llama_of_this_release_is_exported_with_the_same_numbers():
     model = tiny.model(intermediate_size=40)
     for inputs in (IDS, MASKED):
         assert exports.made(model, inputs, "torch.export") == SAME
+
+
+def programs(model, **prompts):
+    inputs = {name: SimpleNamespace(kwargs=kwargs) for name, kwargs in prompts.items()}
+    loaded = SimpleNamespace(model=model.eval())
+    session = SimpleNamespace(loaded=loaded, prompts=lambda: inputs)
+    return {way: [*made] for way, made in phase._programs(session, [*prompts]).items()}
+
+
+def test_a_second_program_of_torch_export_is_made_only_where_the_first_is_refused_or_has_an_image():
+    both, one = ["rich", "short"], ["rich"]
+    found = programs(Plain(), rich=MASKED, short=IDS)
+    assert found == {"torch.export": one, "torch.jit.trace": both}
+    assert programs(SkipsMasks(), rich=MASKED, short=MASKED)["torch.export"] == both
+
+    class Sees(Plain):
+        def forward(self, input_ids, pixel_values=None, use_cache=True):
+            return {"logits": self.table(input_ids)}
+
+    image = IDS | {"pixel_values": torch.zeros(1, 3, 2, 2)}
+    assert programs(Sees(), rich=image, short=IDS)["torch.export"] == both

@@ -63,6 +63,8 @@ WAYS: Mapping[str, Callable[[_Called, Tensors], Callable[..., Any]]] = {
     "torch.jit.trace": _trace,
 }
 """Way to make a program -> what makes it."""
+DEAR = frozenset({"torch.export"})
+"""Ways that cost several times a trace."""
 
 
 class Inputs(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 from samebits_probe.cell.phase import InFork, Phase
 from samebits_probe.cell.session import Session
+from samebits_probe.model.inputs import has_media
 from samebits_probe.process import progress
 from samebits_probe.questions.exports import exports
 
@@ -21,7 +22,7 @@ _SECONDS = 30.0
 
 
 def observe(session: Session) -> None:
-    """Make programs of the first prompt that forward answers, and of the one with most inputs."""
+    """Make programs of the prompt with most inputs that forward answers, and of the first one."""
     if _NAME not in session.model_forks:
         return
     answered = {name: inputs.kwargs for name, inputs in session.answered().items()}
@@ -32,7 +33,7 @@ def observe(session: Session) -> None:
         return
     first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
     session.begin(_NAME)
-    programs = session.run_in_fork(_NAME, json.dumps([*dict.fromkeys((first, richest))]))
+    programs = session.run_in_fork(_NAME, json.dumps([*dict.fromkeys((richest, first))]))
     if programs is not None:
         session.answer(_NAME, {"programs": programs})
 
@@ -50,12 +51,15 @@ def untouched(session: Session) -> InFork | None:
 def _programs(session: Session, prompts: list[str]) -> dict[str, dict[str, Any]]:
     inputs = session.prompts()
     progress.begin(_NAME)
-    programs: dict[str, dict[str, Any]] = {}
-    steps = [(prompt, way) for prompt in prompts for way in exports.WAYS]
-    for i, (prompt, way) in enumerate(steps, 1):
+    programs: dict[str, dict[str, Any]] = {way: {} for way in exports.WAYS}
+    steps = [(way, prompt) for way in exports.WAYS for prompt in prompts]
+    for i, (way, prompt) in enumerate(steps, 1):
+        kwargs, of_way = inputs[prompt].kwargs, programs[way]
+        made = [inputs[name].kwargs for name, each in of_way.items() if "refused" not in each]
+        if way in exports.DEAR and has_media(kwargs) in map(has_media, made):
+            continue  # of 418 cells none showed anything else by a second program of text
         progress.tick(f"{way} of {prompt}", i, len(steps), allowance=_SECONDS)
-        kwargs = inputs[prompt].kwargs
-        programs.setdefault(way, {})[prompt] = exports.made(session.loaded.model, kwargs, way)
+        of_way[prompt] = exports.made(session.loaded.model, kwargs, way)
     return programs
 
 
