@@ -160,7 +160,7 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
 
 
 def _other_output(evidence: Evidence) -> Judgement | None:
-    """Return an output that the candidate returns in another shape, or no longer.
+    """Return logits or an output that the candidate returns in another shape, or no longer.
 
     Logits and scores of decoding that are of another function weigh more.
     """
@@ -175,12 +175,14 @@ def _other_output(evidence: Evidence) -> Judgement | None:
         names = some(item.name for item in missing)
         reason = f"forward no longer returns what it returns in the reference: {names}"
         return Judgement("diverged", "missing output", reason, _deciders(map(_of_output, missing)))
+    logits = [i for i in differing_items(evidence.signals, "logits") if has_other_shape(i)]
     reshaped = [*regrouped, *(item for item in items if has_other_shape(item))]
-    if not reshaped:
+    if not (logits or reshaped):
         return None
-    names = some(f"{item.name} ({item.note})" for item in reshaped)
+    names = some(f"{item.name} ({item.note})" for item in (*logits, *reshaped))
     reason = f"forward returns something else under the same name: {names}"
-    return Judgement("diverged", "shape", reason, _deciders(map(_of_output, reshaped)))
+    differences = [*(("logits", item.subject) for item in logits), *map(_of_output, reshaped)]
+    return Judgement("diverged", "shape", reason, _deciders(differences))
 
 
 def _left_behind(evidence: Evidence) -> Judgement | None:

@@ -826,3 +826,20 @@ def test_an_output_of_another_shape_and_a_missing_one_need_no_rung(memory, candi
     run = with_outputs(memory, sound(memory, "5.0"), **candidate)
     judged = judgement(Evidence(compare(reference, run, memory)))
     assert (judged.rule, judged.kind) == (rule, "undecided" if rule == "nothing" else "diverged")
+
+
+def test_logits_of_another_shape_are_a_change_without_a_rung(memory):
+    reference = capture(memory, "4.48", hidden=HIDDEN, logits=LOGITS)
+    judged = [
+        judgement(
+            Evidence(
+                compare(reference, capture(memory, "5.x", hidden=HIDDEN, logits=logits), memory)
+            )
+        )
+        for logits in (LOGITS[:, -1:], LOGITS + np.float32(1e-6))
+    ]
+    assert [(each.rule, each.kind) for each in judged] == [
+        ("shape", "diverged"),
+        ("nothing", "undecided"),
+    ]
+    assert [str(d.signal) for d in judged[0].rests_on] == ["logits"]
