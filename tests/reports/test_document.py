@@ -212,13 +212,19 @@ def steps_of(report):
     return {key: which for key, which in models.items() if not which.startswith((":", "which"))}
 
 
-def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
+def test_a_model_that_differs_in_another_way_than_before_is_named_again_and_one_that_rounds_otherwise_is_not():
     row = only_rows("mamba").rows[0]
     other = differing("logits", item(name="short", metrics=metrics(0.5))).signals
-    cells = (*row.cells[:-1], row.cells[-1].model_copy(update={"signals": other}))
-    report = with_rows(with_cells(row, *cells))
+
+    def steps_with(**changed):
+        cells = (*row.cells[:-1], row.cells[-1].model_copy(update=changed))
+        return list(steps_of(with_rows(with_cells(row, *cells))))
+
     assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "may change")]
-    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "may change again")]
+    assert steps_with(signals=other)[1:] == []
+    assert steps_with(signals=other, figure="logits 0.5")[1:] == [
+        ("5.9 → 5.23", "may change again")
+    ]
 
 
 def test_a_step_names_the_defects_that_begin_there():

@@ -146,11 +146,12 @@ class _Way(NamedTuple):
 def _ways(rows: Iterable[Row]) -> Iterator[_Way]:
     for row in rows:
         differing = [cell for cell in row.cells if kind_of(cell) not in QUIET]
-        for shared in group_cells(differing, _way):
+        for shared in group_cells(differing, way_of):
             yield _Way(row, shared.cells)
 
 
-def _way(cell: CellResult) -> Hashable:
+def way_of(cell: CellResult) -> Hashable:
+    """Return what cells have in common that differ from their reference in the same way."""
     failure = failure_key(cell)
     causes = _causes(cell)
     signals = tuple(signal.signal for signal in cell.signals if signal.outcome == "differs")

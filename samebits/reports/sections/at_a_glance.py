@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
 from samebits.records.ids import Verdict
+from samebits.reports.answer.of_model import way_of
 from samebits.reports.answer.releases import release
 from samebits.reports.commands import compare_two
 from samebits.reports.sections.findings import named
@@ -218,21 +219,18 @@ def _worst(cells: list[CellResult]) -> Verdict | None:
 def _is_news(cells_before: list[CellResult], cells: list[CellResult], *, changed: bool) -> bool:
     """Return True if the most serious verdict begins here.
 
-    With ``changed``, return True if it continues with different numbers.
+    With ``changed``, return True if it continues in another way.
     """
     worst = _worst(cells)
     if not changed:
         return _worst(cells_before) != worst
     has_figures = worst in (Verdict.DIVERGED, Verdict.UNDECIDED)
-    return (
-        has_figures and _worst(cells_before) == worst and _numbers(cells_before) != _numbers(cells)
-    )
+    return has_figures and _worst(cells_before) == worst and _ways(cells_before) != _ways(cells)
 
 
-def _numbers(cells: list[CellResult]) -> list[str]:
-    """Return what is equal if the cells differ from their references by the same numbers."""
-    # The repr, because it makes NaN equal to NaN.
-    return sorted(repr((str(cell.cell.variant), cell.signals)) for cell in cells)
+def _ways(cells: list[CellResult]) -> set[Hashable]:
+    """Return how cells differ from their references; numbers that only round otherwise are no other way."""
+    return {(str(cell.cell.variant), way_of(cell)) for cell in cells}
 
 
 def _model_link(model: str, codes: list[str]) -> Markdown:
