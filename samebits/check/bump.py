@@ -32,8 +32,8 @@ HELP = """\
 Read from git which of transformers, torch, tokenizers and accelerate moves between two commits.
 
 Read are requirements, constraints, pyproject.toml, setup.cfg, setup.py (which is not run), uv.lock, poetry.lock, pdm.lock,
-pylock.toml, Pipfile.lock and environment.yml, as of both commits. A version follows from an exact pin (==) or a lock; of a range it is
-said that none does. No model runs. The exit code is 0 either way.
+pylock.toml, Pipfile, Pipfile.lock and environment.yml, as of both commits. A version follows from an exact pin (==) or a lock; of a
+range or an address it is said that none does. No model runs. The exit code is 0 either way.
 """
 
 MARK = "<!-- samebits bump of {} -->"
@@ -199,13 +199,15 @@ def judged(
         unclear: list[Markdown] = []
         for paths, old, new in _pairs(changes, package):
             before, after = _versions(old) - _versions(new), _versions(new) - _versions(old)
-            if len(before) == len(after) == 1:
-                found.setdefault((before.pop(), after.pop()), []).extend(paths)
+            if len(_plain(before)) == len(_plain(after)) == 1:
+                found.setdefault(_ends(before, after), []).extend(paths)
             elif not (old and new):
                 notes.append(_appears(package, paths, new))
-            elif before or after or (old != new and not _versions(old)):
+            elif before or after or _unversioned(old, new):
                 unclear.append(_unclear(package, paths, old, new))
-        now = _versions(s for side in at_head.values() for s in side if s.package == package)
+        now = _plain(
+            _versions(s for side in at_head.values() for s in side if s.package == package)
+        )
         if len(found) == 1:
             ((ends, files),) = found.items()
             moves.append(Move(package, *ends, tuple(files)))
@@ -246,6 +248,25 @@ def _versions(side: Iterable[Stated]) -> set[str]:
     return {one.version for one in side if one.version}
 
 
+def _plain(versions: Iterable[str]) -> set[str]:
+    """Return versions without their builds: a lock has torch 2.6.0 and 2.6.0+cpu for two systems."""
+    return {version.partition("+")[0] for version in versions}
+
+
+def _ends(before: set[str], after: set[str]) -> tuple[str, str]:
+    """Return both versions, without their builds unless only these differ."""
+    sides = (before, after)
+    ends = [*map(_plain, sides)]
+    first, last = (min(side) for side in (sides if ends[0] == ends[1] else ends))
+    return first, last
+
+
+def _unversioned(old: set[Stated], new: set[Stated]) -> bool:
+    """Return True if something moves that has no version: ranges where nothing else is stated, or an address."""
+    addresses = [{one.text for one in side if SOURCE in one.text} for side in (old, new)]
+    return old != new and (not _versions(old) or addresses[0] != addresses[1])
+
+
 def _appears(package: str, paths: Iterable[str], new: set[Stated]) -> Markdown:
     files = join(map(code, paths))
     if new:
@@ -255,8 +276,8 @@ def _appears(package: str, paths: Iterable[str], new: set[Stated]) -> Markdown:
 
 def _unclear(package: str, paths: Iterable[str], old: set[Stated], new: set[Stated]) -> Markdown:
     return fill(
-        "{} moves in {} from {} to {}, and from a range no version follows: state one with == or commit a lock "
-        "file (uv.lock, poetry.lock, pdm.lock), or run the action with from and to in place of bump.",
+        "{} moves in {} from {} to {}, and from a range or an address no version follows: state one with == or commit "
+        "a lock file (uv.lock, poetry.lock, pdm.lock), or run the action with from and to in place of bump.",
         package,
         join(map(code, paths)),
         *(join(sorted(map(_shown, side)), " and ") for side in (old, new)),
@@ -273,7 +294,7 @@ def _others(
     package: str, version: str, at_head: Mapping[str, frozenset[Stated]]
 ) -> Iterator[Markdown]:
     for path, side in at_head.items():
-        others = _versions(s for s in side if s.package == package) - {version}
+        others = _plain(_versions(s for s in side if s.package == package)) - _plain([version])
         if others:
             text = "{} still states {} {}."
             yield fill(text, code(path), package, " and ".join(sorted(others)))

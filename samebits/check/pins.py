@@ -7,11 +7,12 @@ depends on the day, so it is told apart and never resolved.
 from __future__ import annotations
 
 import ast
+import codecs
 import configparser
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -24,13 +25,20 @@ PACKAGES = ("transformers", "torch", "tokenizers", "accelerate")
 SOURCE = "@"
 """In place of a range: an address, which may hold a secret and is not shown."""
 
-_REQUIREMENTS = re.compile(r"(.*[-_.])?(requirements|constraints)([-_.].*)?\.(txt|in)")
+_REQUIREMENTS = re.compile(r"(.*[-_.])?(requirements?|constraints?)([-_.].*)?\.(txt|in)")
 _CONDA_FILE = re.compile(r"(.*[-_.])?environment([-_.].*)?\.ya?ml")
 _LOCKS = re.compile(r"(uv|poetry|pdm)\.lock|pylock(\..+)?\.toml")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _OPTION_OF_LINE = re.compile(r"\s--?[a-z].*")
-_CONDA = re.compile(r"(?:.*::)?([\w.-]+?)\s*=(?!=)\s*([\w.!+*]+)(=.*)?")
+_EDITABLE = re.compile(r"(-e|--editable)[\s=]+")
+_EGG = re.compile(r"[#&]egg=([\w.-]+)")
+_CONDA = re.compile(r"([\w.-]+?)\s*=(?!=)\s*([\w.!+*]+)(=.*)?")
+_CONDA_WORDS = re.compile(r"([\w.-]+)\s+(\d[\w.!+]*)(\s+\S+)?")
+"""Name, version and build with blanks between them: exactly this version."""
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""How a file begins -> its encoding; PowerShell writes such requirements, and pip reads them."""
+_OWN_FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "setup.cfg", "setup.py")
 _CONDA_NAMES = {"pytorch": "torch"}
 _EXACT_PARTS = 3
 
@@ -63,17 +71,20 @@ _UNREADABLE = (
 def is_read(path: str) -> bool:
     """Return True if a file states versions, by its path in the repository."""
     file = PurePosixPath(path)
-    name, folder = file.name, file.parent.name
+    folders = {"requirements", "constraints"} & {*file.parts[:-1]}
     return (
-        name in ("pyproject.toml", "Pipfile.lock", "setup.cfg", "setup.py")
-        or any(form.fullmatch(name) for form in (_REQUIREMENTS, _CONDA_FILE, _LOCKS))
-        or (folder in ("requirements", "constraints") and file.suffix in (".txt", ".in"))
+        file.name in _OWN_FILES
+        or any(form.fullmatch(file.name) for form in (_REQUIREMENTS, _CONDA_FILE, _LOCKS))
+        or (bool(folders) and file.suffix in (".txt", ".in"))
     )
 
 
 def stated(path: str, content: bytes) -> frozenset[Stated]:
     """Return what a file states of :data:`PACKAGES`. Raises UnreadableError."""
-    name, text = PurePosixPath(path).name, content.decode("utf-8-sig", "replace")
+    name, text = (
+        PurePosixPath(path).name,
+        content.decode(_MARKS.get(content[:2], "utf-8-sig"), "replace"),
+    )
     try:
         return frozenset(found for found in _read(name, text) if found.package in PACKAGES)
     except _UNREADABLE as error:
@@ -83,6 +94,10 @@ def stated(path: str, content: bytes) -> frozenset[Stated]:
 def _read(name: str, text: str) -> Iterator[Stated]:
     if name == "pyproject.toml":
         yield from _project(tomllib.loads(text))
+    elif name == "Pipfile":
+        for section, table in tomllib.loads(text).items():
+            if section not in ("requires", "scripts", "pipenv") and isinstance(table, dict):
+                yield from _poetry(table)
     elif name == "Pipfile.lock":
         lock = json.loads(text)
         for section in ("default", "develop"):
@@ -94,18 +109,36 @@ def _read(name: str, text: str) -> Iterator[Stated]:
     elif _LOCKS.fullmatch(name):
         lock = tomllib.loads(text)
         for entry in (*lock.get("package", ()), *lock.get("packages", ())):
-            if "version" in entry:
-                yield _exact(entry["name"], entry["version"])
+            yield from _locked(entry)
     elif _CONDA_FILE.fullmatch(name):
         yield from _conda((yaml.safe_load(text) or {}).get("dependencies") or ())
     else:
         yield from _lines(text)
 
 
+_CHECKOUTS = ("git", "vcs", "path", "directory", "revision")
+"""Keys of what a lock took from somewhere else than an index, whose version several contents may have."""
+
+
+def _locked(entry: dict[str, Any]) -> Iterator[Stated]:
+    """Yield what a lock states of a package; nothing of the project itself."""
+    source = entry.get("source") or {}
+    if {"editable", "virtual"} & source.keys():
+        return
+    origin = {key: part[key] for part in (entry, source) for key in _CHECKOUTS if key in part}
+    if source.get("type") in ("git", "directory", "file"):
+        origin = source
+    if origin:
+        yield Stated(canonicalize_name(entry["name"]), f"{SOURCE}{sorted(origin.items())}")
+    elif "version" in entry:
+        yield _exact(entry["name"], entry["version"])
+
+
 def _lines(text: str) -> Iterator[Stated]:
     """Yield what the lines of a requirements file state; its options name other files."""
     for line in text.replace("\\\r\n", "").replace("\\\n", "").splitlines():
-        bare = _OPTION_OF_LINE.sub("", _COMMENT.sub("", line)).strip()
+        whole = _EDITABLE.sub("", _COMMENT.sub("", line).strip(), count=1)
+        bare = _OPTION_OF_LINE.sub("", whole).strip()
         if bare and bare[0] != "-":
             yield _requirement(bare)
 
@@ -120,20 +153,60 @@ def _setup_cfg(text: str) -> Iterator[Stated]:
 
 
 def _setup_py(text: str) -> Iterator[Stated]:
-    """Yield what the lists of a setup.py state, which is not run; a name alone may be a keyword of the project."""
-    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, _LISTS))
-    for entry in (entry for node in nodes for entry in node.elts):
-        if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
-            yield from (one for one in _lines(entry.value) if one.text)
+    """Yield what the texts of a setup.py state, which is not run; a name alone may be a keyword of the project."""
+    tree = ast.parse(text)
+    names = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    listed = {
+        id(entry) for node in ast.walk(tree) if isinstance(node, _LISTS) for entry in node.elts
+    }
+    for node in ast.walk(tree):
+        for line in _text_of(node, names, _DEPTH).splitlines():
+            # outside of a list it may be prose
+            if id(node) in listed or _is_requirement(line.strip()):
+                yield from (one for one in _lines(line) if one.text)
 
 
 _LISTS = (ast.List, ast.Tuple, ast.Set)
+_DEPTH = 8
+"""Names behind names that are followed."""
+
+
+def _text_of(node: ast.AST, names: Mapping[str, ast.AST], depth: int) -> str:
+    """Return the text that an expression makes of constants; '' if it makes none."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.Name) and node.id in names and depth:
+        return _text_of(names[node.id], names, depth - 1)
+    parts: list[ast.AST] = []
+    if isinstance(node, ast.JoinedStr):
+        parts = [
+            part.value if isinstance(part, ast.FormattedValue) else part for part in node.values
+        ]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [node.left, node.right]
+    texts = [_text_of(part, names, depth - 1) for part in parts if depth]
+    return "".join(texts) if all(texts) else ""
+
+
+def _is_requirement(line: str) -> bool:
+    try:
+        return bool(Requirement(line).specifier)
+    except InvalidRequirement:
+        return False
 
 
 def _requirement(text: str) -> Stated:
     try:
         parsed = Requirement(text)
     except InvalidRequirement:
+        if "://" in text:
+            return Stated(_named_by(text), f"{SOURCE}{text}")
         # neither a version nor silence: the name at its start has something that is not understood
         match = _NAME.match(text)
         return Stated(canonicalize_name(match[0]) if match else "", text)
@@ -146,6 +219,17 @@ def _requirement(text: str) -> Stated:
     if len(exact) == 1:
         return _exact(name, exact.pop())
     return Stated(name, str(parsed.specifier))
+
+
+def _named_by(address: str) -> str:
+    """Return the package that an address without a name is of, as far as it says."""
+    if egg := _EGG.search(address):
+        return canonicalize_name(egg[1])
+    *folders, last = re.split("[?#]", address)[0].split("/")
+    if last.endswith(".whl"):
+        return canonicalize_name(last.partition("-")[0])
+    names = (re.split(r"@|\.git|-\d", part)[0].lower() for part in (*folders, last))
+    return next((name for name in names if name in PACKAGES), "")
 
 
 def _exact(name: str, version: str) -> Stated:
@@ -165,27 +249,40 @@ def _whole(text: str) -> str:
 
 
 def _project(file: dict[str, Any]) -> Iterator[Stated]:
-    project, tool = file.get("project", {}), file.get("tool", {})
-    groups = [project.get("dependencies", ())]
-    groups += [*project.get("optional-dependencies", {}).values()]
-    groups += [*file.get("dependency-groups", {}).values()]
-    groups += [*tool.get("pdm", {}).get("dev-dependencies", {}).values()]
-    uv = tool.get("uv", {})
-    for key in ("dev-dependencies", "constraint-dependencies", "override-dependencies"):
-        groups.append(uv.get(key, ()))
-    for group in groups:
-        yield from (_requirement(text) for text in group if isinstance(text, str))
-    poetry = tool.get("poetry", {})
-    tables = [poetry.get("dependencies", {}), poetry.get("dev-dependencies", {})]
-    tables += [group.get("dependencies", {}) for group in poetry.get("group", {}).values()]
-    for table in tables:
-        yield from _poetry(table)
+    """Yield what a pyproject.toml states in tables and lists of any tool whose names end with ``dependencies``."""
+    yield from _tables(file)
+    for name, source in file.get("tool", {}).get("uv", {}).get("sources", {}).items():
+        for one in source if isinstance(source, list) else [source]:
+            if {"git", "url", "path"} & one.keys():
+                yield Stated(canonicalize_name(name), f"{SOURCE}{sorted(one.items())}")
+
+
+def _tables(table: dict[str, Any]) -> Iterator[Stated]:
+    for key, value in table.items():
+        if key == "dependency-groups" or key.endswith("dependencies"):
+            yield from _dependencies(value)
+        elif isinstance(value, dict):
+            yield from _tables(value)
+
+
+def _dependencies(value: object) -> Iterator[Stated]:
+    """Yield what a list of requirements states, a table of such lists, or a table from name to version."""
+    if isinstance(value, list):
+        yield from (_requirement(text) for text in value if isinstance(text, str))
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            is_group = isinstance(one, list) and all(
+                isinstance(entry, str) or "include-group" in entry for entry in one
+            )
+            yield from _dependencies(one) if is_group else _poetry({name: one})
 
 
 def _poetry(table: dict[str, Any]) -> Iterator[Stated]:
     """Yield what a table from name to version states; there a bare version is exact."""
     for name, value in table.items():
         for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, (str, dict)):
+                continue
             text = (
                 one
                 if isinstance(one, str)
@@ -203,8 +300,11 @@ def _conda(entries: Iterable[Any]) -> Iterator[Stated]:
         if isinstance(entry, dict):
             yield from _lines("\n".join(entry.get("pip") or ()))
             continue
-        match = _CONDA.fullmatch(entry.strip())
-        found = _conda_pin(match) if match else _requirement(entry)
+        bare = entry.strip().rpartition("::")[2]
+        words = _CONDA_WORDS.fullmatch(bare)
+        text = f"{words[1]}=={words[2]}" if words else bare
+        match = _CONDA.fullmatch(text)
+        found = _conda_pin(match) if match else _requirement(text)
         yield found._replace(package=_CONDA_NAMES.get(found.package, found.package))
 
 

@@ -34,6 +34,18 @@ def text_of(path, version):
         "setup.cfg": f"[options]\ninstall_requires =\n    transformers=={version}\n    numpy\n[options.extras_require]\nx = y\n",
         "a/setup.py": f"deps = ['transformers=={version}', 'numpy']\nsetup(keywords=['transformers'], install_requires=deps)\n",
         "conda/environment-ci.yaml": f"dependencies: [conda-forge::transformers={version}]\n",
+        "b/environment.yml": f"dependencies: ['conda-forge::transformers=={version}']\n",
+        "c/environment.yml": f"dependencies: [transformers {version}]\n",
+        "Pipfile": f'[requires]\ntransformers = "1"\n[packages]\ntransformers = "=={version}"\n',
+        "requirement.txt": f"transformers=={version}\n",
+        "requirements/gpu/base.txt": f"transformers=={version}\n",
+        "pdm.lock": f'[[package]]\nname = "transformers"\nversion = "{version}"\n',
+        "c/pyproject.toml": f'[tool.hatch.envs.ci]\nextra-dependencies = ["transformers=={version}"]\n',
+        "d/pyproject.toml": f'[project.optional-dependencies]\nx = ["transformers=={version}"]\n',
+        "e/pyproject.toml": f'[tool.poetry.dependencies]\ntransformers = [{{version = "{version}", python = "*"}}]\n',
+        "b/setup.py": f'"""torch is used."""\nV = "{version}"\nsetup(install_requires=[f"transformers=={{V}}"])\n',
+        "c/setup.py": f'setup(install_requires="""\n    transformers=={version}\n    numpy""")\n',
+        "d/setup.py": f'deps = {{"transformers": "transformers==" + "{version}"}}\n',
     }[path]
 
 
@@ -51,6 +63,18 @@ FILES = (
     "setup.cfg",
     "a/setup.py",
     "conda/environment-ci.yaml",
+    "b/environment.yml",
+    "c/environment.yml",
+    "Pipfile",
+    "requirement.txt",
+    "requirements/gpu/base.txt",
+    "pdm.lock",
+    "c/pyproject.toml",
+    "d/pyproject.toml",
+    "e/pyproject.toml",
+    "b/setup.py",
+    "c/setup.py",
+    "d/setup.py",
 )
 
 
@@ -85,6 +109,13 @@ def test_a_range_states_no_version(line, version):
     assert one.version == version
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_requirements_of_powershell_are_read_as_pip_reads_them(encoding):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (one,) = pins.stated("requirements.txt", f"{mark}transformers==4.57.1\n".encode(encoding))
+    assert one.version == OLD
+
+
 @pytest.mark.parametrize("text", ["pytorch>=2.6", "pytorch=2.6", "pytorch=2.6.*"])
 def test_a_prefix_of_conda_is_a_range(text):
     (one,) = pins.stated("environment.yml", f"dependencies: ['{text}']".encode())
@@ -109,7 +140,7 @@ def test_any_content_is_read_or_refused(path, content):
 def test_an_exact_version_comes_back_with_three_numbers(numbers, path):
     version = ".".join(map(str, numbers))
     (one,) = pins.stated(path, text_of(path, version).encode())
-    if not path.startswith("conda/") or len(numbers) > 2:
+    if not path.startswith("conda/") or len(numbers) > 2:  # = alone is a prefix
         assert one.version == ".".join(map(str, [*numbers, 0, 0][: max(3, len(numbers))]))
 
 
@@ -163,6 +194,80 @@ def test_a_range_is_said_and_not_resolved(before, after):
     (problem,) = found.problems
     assert "state one with ==" in problem
     assert "secret" not in problem
+
+
+GIT_LOCK = '[[package]]\nname = "transformers"\nversion = "5.16.0.dev0"\n{}\n'
+UV_PROJECT = """\
+[project]
+dependencies = ["transformers==5.2.0"]
+[tool.uv.sources]
+transformers = {{ git = "https://host/x", rev = "{}" }}
+"""
+ADDRESSES = {
+    "an address alone": (R, "git+https://me:secret@github.com/huggingface/transformers.git@{}\n"),
+    "an archive": (R, "https://github.com/huggingface/transformers/archive/{}.zip\n"),
+    "an editable one": (R, "-e git+https://host/a/b@{}#egg=transformers\n"),
+    "a wheel": (R, "https://host/x/transformers-{}-py3-none-any.whl\n"),
+    "uv.lock": (L, GIT_LOCK.format('source = {{ git = "https://host/x#{}" }}')),
+    "poetry.lock": (
+        "poetry.lock",
+        GIT_LOCK.format('[package.source]\ntype = "git"\nresolved_reference = "{}"'),
+    ),
+    "pdm.lock": ("pdm.lock", GIT_LOCK.format('revision = "{}"')),
+    "pylock.toml": (
+        "pylock.toml",
+        GIT_LOCK.replace("package", "packages").format('vcs = {{commit-id = "{}"}}'),
+    ),
+    "a source of uv": (P, UV_PROJECT),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_address_that_moves_is_said_and_its_clean_twin_is_not(name):
+    path, text = ADDRESSES[name]
+    old, new = (text.format(commit) for commit in ("0123abc", "4567def"))
+    found = judged({path: old}, {path: new})
+    (problem,) = found.problems
+    assert (found.moves, "secret" in problem) == ((), False)
+    assert "from a range or an address no version follows" in problem
+    assert judged({path: old}, {path: f"{old}\n# touched\n"}).problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://host/transformers/numpy-{}-py3-none-any.whl\n",
+        "git+https://host/a/transformers-extras@{}\n",
+        "--find-links https://host/transformers/{}\n",
+    ],
+)
+def test_an_address_of_another_package_is_none_of_ours(text):
+    assert judged({R: text.format(OLD)}, {R: text.format(NEW)}) == bump.Found()
+
+
+def test_an_index_beside_the_usual_one_is_no_address():
+    lock = '[[package]]\nname = "torch"\nversion = "{}"\n[package.source]\ntype = "legacy"\nurl = "x"\n'
+    found = judged({"poetry.lock": lock.format("2.6.0")}, {"poetry.lock": lock.format("2.7.0")})
+    assert found.moves == (bump.Move("torch", "2.6.0", "2.7.0", ("poetry.lock",)),)
+
+
+def test_the_projects_own_version_in_its_lock_is_no_bump():
+    lock = '[[package]]\nname = "accelerate"\nversion = "{}"\nsource = {{ editable = "." }}\n'
+    assert judged({L: lock.format("1.0.0")}, {L: lock.format("1.1.0")}) == bump.Found()
+
+
+def test_builds_of_one_version_are_one():
+    lock = '[[package]]\nname = "torch"\nversion = "{0}"\n[[package]]\nname = "torch"\nversion = "{0}+cpu"\n'
+    project = '[project]\ndependencies = ["torch=={}"]\n'
+    before, after = (
+        {L: lock.format(v), P: project.format(v), R: pinned(f"{v}+cu126", "torch")}
+        for v in ("2.6.0", "2.7.0")
+    )
+    found = judged(before, after)
+    assert found == bump.Found((bump.Move("torch", "2.6.0", "2.7.0", (P, R, L)),))
+    assert judged(before, before | {P: f"{before[P]}# x\n"}).pins == {"torch": "2.6.0"}
+    (move,) = judged({R: pinned("2.6.0+cpu", "torch")}, {R: pinned("2.6.0+cu126", "torch")}).moves
+    assert (move.before, move.after) == ("2.6.0+cpu", "2.6.0+cu126")
 
 
 def test_a_lock_says_what_a_range_leaves_open():
