@@ -43,6 +43,10 @@ as both ends fail alike, or an end or the commits around the change cannot be tr
 """
 
 
+_MAX_REASON = 300
+"""Characters of the reason why a commit could not be tried."""
+
+
 class Options(check.Options):
     """The options of ``samebits bisect``."""
 
@@ -155,23 +159,32 @@ def lines(found: Bisection) -> Iterator[str]:
 def _summary(found: Bisection) -> str:
     if found.failure:
         return found.failure
-    if len(found.culprits) == 1:
+    if len(found.culprits) > 1:
+        return f"{len(found.culprits)} changes on the way"
+    (culprit,) = found.culprits
+    if culprit.is_proven:
         return "one change"
-    return f"{len(found.culprits)} changes on the way"
+    return f"one change at least, in one of {len(culprit.skipped) + 1} commits"
 
 
 def _culprit(culprit: Culprit) -> Iterator[str]:
-    yield f"commit      {culprit.sha[:10]} {culprit.title}"
-    pull = f", pull request #{culprit.pull}" if culprit.pull else ""
-    yield f"            {culprit.date}{pull}"
-    if culprit.skipped:
-        shas = ", ".join(sha[:10] for sha in culprit.skipped)
-        yield f"            or one of these, which could not be tried: {shas}"
+    if culprit.is_proven:
+        yield f"commit      {culprit.sha[:10]} {culprit.title}"
+        pull = f", pull request #{culprit.pull}" if culprit.pull else ""
+        yield f"            {culprit.date}{pull}"
+    else:
+        n = len(culprit.skipped)
+        yield f"commit      one of {n + 1}, of which all but the last could not be tried:"
+        for untried in culprit.skipped:
+            yield f"            {untried.sha[:10]} {untried.title}"
+        yield f"            {culprit.sha[:10]} {culprit.title}"
+        yield f"not tried   {culprit.skipped[0].sha[:10]}: {culprit.skipped[0].reason[:_MAX_REASON]}"
     yield f"change      {culprit.verdict}: {culprit.headline}"
     if culprit.cause:
         yield f"cause       {culprit.cause}"
     for hunk in culprit.hunks:
-        yield f"code        {hunk.file}: {hunk.name}"
+        of = "" if culprit.is_proven else f"{hunk.commit[:10]} "
+        yield f"code        {of}{hunk.file}: {hunk.name}"
         yield from _hunk(hunk)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.bisect.records import Bisection, Culprit, Hunk
+from samebits.bisect.records import Bisection, Culprit, Hunk, Untried
 from samebits.bisect.search import Change, State, search
 from samebits.bisect.suspects import Changed, Place, Suspects
 
@@ -67,6 +67,11 @@ class Finder:
         )
         found = await search(last, suspected, self._ask, self._request.width)
         culprits = [await self._culprit(change) for change in found.changes]
+        if found.open:
+            ends = (self._commits[p].sha[:10] for p in (found.open[0].before, found.open[-1].after))
+            self.notes.append(
+                "more changes were not searched: repeat with --from {} --to {}".format(*ends)
+            )
         return self._result(tuple(culprits), len(suspected[0]), start)
 
     async def _ask(self, positions: Sequence[int]) -> Mapping[int, State | None]:
@@ -142,14 +147,18 @@ class Finder:
             title=commit.title,
             pull=commit.pull,
             before=before.sha,
-            skipped=tuple(self._commits[p].sha for p in change.skipped),
+            skipped=tuple(self._untried(change)),
         )
         canonical = [self._commits[self._same_code[p]].sha for p in (change.before, change.after)]
         if not self._request.explains:
             return culprit
         report = await self._trials.explained(self._commits[0].sha, *canonical)
         assert self._suspects is not None
-        changed = self._suspects.changed(commit)
+        changed = [
+            (self._commits[p], one)
+            for p in (*change.skipped, change.after)
+            for one in self._suspects.changed(self._commits[p])
+        ]
         explained = _explained(report)
         if (tried := self._trials.tried[canonical[0]]).fails and not self._trials.tried[
             canonical[1]
@@ -160,13 +169,21 @@ class Finder:
             }
         return culprit.model_copy(update=explained | {"hunks": self._hunks(changed, report)})
 
-    def _hunks(self, changed: Sequence[Changed], report: Report) -> tuple[Hunk, ...]:
+    def _untried(self, change: Change) -> Iterator[Untried]:
+        """Yield the commits between both sides that change the package."""
+        for position in change.skipped:
+            if self._same_code[position] == position:
+                commit = self._commits[position]
+                reason = " ".join(self._trials.tried[commit.sha].reason.split())
+                yield Untried(sha=commit.sha, title=commit.title, reason=reason)
+
+    def _hunks(self, changed: Sequence[tuple[Commit, Changed]], report: Report) -> tuple[Hunk, ...]:
         """Return the changed definitions that ran, those that the cause names first."""
         named = _named(report)
-        ordered = sorted(changed, key=lambda change: not _is_named(change, named))
+        ordered = sorted(changed, key=lambda entry: not _is_named(entry[1], named))
         hunks = (
-            Hunk(file=change.path, name=change.name, diff=text)
-            for change in ordered
+            Hunk(commit=commit.sha, file=change.path, name=change.name, diff=text)
+            for commit, change in ordered
             if change.name and (text := self._diff(change))
         )
         return tuple(hunk for hunk, _ in zip(hunks, range(_MAX_HUNKS), strict=False))

@@ -15,7 +15,7 @@ from samebits.matrix.values import VERSION, fits
 from samebits.stacks.source import FOLDER
 
 _INIT = f"{FOLDER}/__init__.py"
-_PULL = re.compile(r"\(#(\d+)\)\s*$")
+_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+) ")
 _VERSION = re.compile(rb'^__version__ = "([^"]+)"', re.MULTILINE)
 _CHUNK = 64
 _MIN_SHA = 4
@@ -44,9 +44,9 @@ class Commit(NamedTuple):
 
     @property
     def pull(self) -> str:
-        """The number of its pull request, from the end of its title; '' if it has none."""
+        """The number of its pull request, from its title; '' if that has none."""
         match = _PULL.search(self.title)
-        return match[1] if match else ""
+        return (match[1] or match[2]) if match else ""
 
 
 class End(NamedTuple):

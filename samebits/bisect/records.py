@@ -8,11 +8,20 @@ from samebits.records.record import Record
 
 
 class Hunk(Record):
-    """A definition that the commit changed and the model ran."""
+    """A definition that a commit changed and the model ran."""
 
+    commit: str
     file: str
     name: str
     diff: str
+
+
+class Untried(Record):
+    """A commit that could not be tried."""
+
+    sha: str
+    title: str
+    reason: str
 
 
 class Culprit(Record):
@@ -25,8 +34,8 @@ class Culprit(Record):
     """Number of the pull request; '' if the title names none."""
     before: str
     """The commit before it, which does what the reference does."""
-    skipped: tuple[str, ...] = ()
-    """Commits in between that could not be tried: the change may be in one of them."""
+    skipped: tuple[Untried, ...] = ()
+    """Commits in between, the oldest first: the change may be in one of them."""
     verdict: str = ""
     """Of the commit, compared with the one before it."""
     headline: str = ""
@@ -43,7 +52,7 @@ class Bisection(Record):
     """The commits at which a model's state changes between two ends."""
 
     format: Literal["samebits-bisection"] = "samebits-bisection"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     model: str
     first: str
     """The reference as it was named."""

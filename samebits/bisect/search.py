@@ -17,7 +17,7 @@ Ask = "Callable[[Sequence[int]], Awaitable[Mapping[int, State | None]]]"
 _FEW = 8
 """Positions up to which two neighbours in the middle are asked; of more, those that part them evenly."""
 MAX_CHANGES = 4
-"""Changes that are followed to their commits."""
+"""Changes that are followed to their commits; of further ones it is only said between which commits they are."""
 
 
 class Change(NamedTuple):
@@ -33,6 +33,8 @@ class Found(NamedTuple):
 
     changes: tuple[Change, ...]
     states: dict[int, State | None]
+    open: tuple[Change, ...] = ()
+    """Changes that were not followed: between two positions others were not tried."""
 
 
 async def search(
@@ -53,11 +55,12 @@ async def search(
         marks = sorted({p for number in tier for p in (number - 1, number) if 0 < p < last})
         while asked := list(_next(states, marks, width)):
             states |= await ask(asked)
-    changes = (
-        Change(before, after, tuple(p for p in states if before < p < after))
-        for before, after in steps(states)
-    )
-    return Found(tuple(changes), states)
+    found: tuple[list[Change], list[Change]] = ([], [])
+    for before, after in steps(states):
+        inside = tuple(range(before + 1, after))
+        found[not states.keys() >= {*inside}].append(Change(before, after, inside))
+    followed, rest = map(tuple, found)
+    return Found(followed, states, rest)
 
 
 def steps(states: Mapping[int, State | None]) -> Iterator[tuple[int, int]]:

@@ -160,16 +160,40 @@ def test_two_changes_on_the_way_are_both_named(tmp_path):
 def test_a_commit_that_does_not_import_is_skipped_and_the_range_remains(tmp_path):
     found, shas, _ = find(tmp_path, eight(4), broken=[4])
     (culprit,) = found.culprits
-    assert (culprit.sha, culprit.before, culprit.skipped) == (shas[5], shas[3], (shas[4],))
+    (untried,) = culprit.skipped
+    assert (culprit.sha, culprit.before) == (shas[5], shas[3])
+    assert (untried.sha, untried.title) == (shas[4], "Commit 4 (#4)")
+    assert "SyntaxError" in untried.reason
     assert exit_code(found) == 3
-    assert shas[4][:10] in "\n".join(lines(found))
+    text = "\n".join(lines(found))
+    assert "one change at least, in one of 2 commits" in text
+    assert f"{shas[4][:10]} Commit 4 (#4)\n" in text
+    assert f"code        {shas[4][:10]} ops.py: scale" in text
+    assert "pull request" not in text  # no number of a commit that may be another
+
+
+def test_skipped_commits_stand_in_their_order_without_those_of_other_files(tmp_path):
+    commits = eight(5)
+    commits[3] = (commits[3][0], {"docs/page.md": "three"})
+    found, shas, _ = find(tmp_path, commits, broken=[2, 4, 5])
+    (culprit,) = found.culprits
+    assert [untried.sha for untried in culprit.skipped] == [shas[2], shas[4], shas[5]]
+    assert (culprit.before, culprit.sha) == (shas[1], shas[6])
 
 
 def test_a_failure_that_neither_end_has_is_skipped(tmp_path):
     commits = eight(5)
     commits[4] = ("Broken", ops(factor="undefined", unused=2))
     found, shas, _ = find(tmp_path, commits)
-    assert shas[4] in found.culprits[0].skipped
+    assert shas[4] in {untried.sha for untried in found.culprits[0].skipped}
+
+
+def test_more_changes_than_are_followed_are_noted_and_not_named(tmp_path):
+    commits = [(f"Commit {n}", ops(factor=n, unused=n)) for n in range(16)]
+    found, shas, _ = find(tmp_path, commits)
+    place = {sha: n for n, sha in enumerate(shas)}
+    assert {place[c.sha] - place[c.before] for c in found.culprits} == {1}
+    assert any("more changes were not searched: repeat with --from" in n for n in found.notes)
 
 
 def test_ends_that_do_the_same_name_nobody(tmp_path):

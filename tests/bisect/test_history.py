@@ -71,6 +71,7 @@ def test_the_line_between_two_commits_with_what_each_changed(repo):
     assert [commit.title for commit in line.commits[1:]] == ["Begin 5.2", "A page", "Three (#34)"]
     last = line.commits[-1]
     assert (last.pull, line.commits[2].pull) == ("34", "")
+    assert last._replace(title="Merge pull request #56 from a/b").pull == "56"
     (edit,) = last.edits
     assert edit.path == f"{FOLDER}/ops.py"
     assert [history.text(blob) for blob in edit[1:]] == [b"A = 1\n", b"A = 2\n"]

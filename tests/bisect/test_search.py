@@ -52,6 +52,18 @@ def test_several_changes_on_the_way_are_told_apart():
     assert pairs(found) == [(4, 5), (11, 12)]
 
 
+def test_of_more_changes_than_are_followed_no_commit_is_named_that_was_not_parted_from_the_one_before():
+    found, asked = run([letter for letter in "abcdefgh" for _ in range(10)])
+    assert pairs(found) == [(9, 10), (19, 20), (29, 30), (39, 40)]
+    assert {c.skipped for c in found.changes} == {()}
+    assert found.open[0].before <= 49
+    assert found.open[-1].after >= 70
+    assert all(change.skipped for change in found.open)
+    assert len(asked) < 40
+    four, _ = run([letter for letter in "abcde" for _ in range(10)])
+    assert (len(four.changes), four.open) == (4, ())
+
+
 def test_ends_that_do_the_same_ask_for_nothing_more():
     found, asked = run(["a", "b", "b", "a"])
     assert (pairs(found), asked) == ([], [0, 3])
