@@ -35,6 +35,13 @@ def words(folder: Path, *arguments: str) -> list[str]:
     return (git(folder, *arguments) or b"").decode("utf-8", "replace").split()
 
 
+def shallow(folder: Path) -> str:
+    """Return what a clone without its history may lack, in words; '' if it has its history."""
+    if words(folder, "rev-parse", "--is-shallow-repository") != ["true"]:
+        return ""
+    return ". The clone is shallow: git fetch --unshallow --tags brings what it lacks"
+
+
 def tree(folder: Path, commit: str, below: str) -> dict[str, str]:
     """Return the files of a commit below a folder of the repository: relative path -> id of the blob.
 

@@ -92,7 +92,10 @@ class History:
             if found := git.words(self.repo, *words, f"{name}^{{commit}}"):
                 return End(named, found[0], "" if name == named else f"tag {name}")
         kinds = "a release, a tag" if releases else "a tag, a branch"
-        msg = f"the clone has no commit {shown(named)}: name {kinds} or a commit, or fetch it"
+        msg = (
+            f"the clone has no commit {shown(named)}: name {kinds} or a commit, or fetch it"
+            f"{git.shallow(self.repo)}"
+        )
         raise HistoryError(msg)
 
     def _of_release(self, named: str) -> End:
@@ -121,7 +124,7 @@ class History:
                     raise HistoryError(msg)
                 return git.words(self.repo, "rev-parse", f"{later}^")[0]
             later = sha
-        msg = f"the clone has no commit of transformers {release}"
+        msg = f"the clone has no commit of transformers {release}{git.shallow(self.repo)}"
         raise HistoryError(msg)
 
     def _versions(self) -> Iterator[tuple[str, Version]]:
@@ -145,7 +148,13 @@ class History:
 
         """
         base = git.words(self.repo, "merge-base", first, last)
-        if not base or base[0] == last:
+        if first == last:
+            msg = f"both ends are the commit {first[:10]}: there is none between them"
+            raise HistoryError(msg)
+        if not base:
+            msg = f"{first[:10]} and {last[:10]} have no commit in common here{git.shallow(self.repo)}"
+            raise HistoryError(msg)
+        if base[0] == last:
             msg = f"{last[:10]} does not come after {first[:10]}: swap --from and --to, or name others"
             raise HistoryError(msg)
         note = (

@@ -102,7 +102,8 @@ def _check(option: str, text: str) -> None:
     if not _FAMILY.fullmatch(text):
         msg = (
             f"{option} {shown(text)} is no release of transformers: write 4.57 (its newest patch), "
-            f"4.57.1, {NEWEST} or a folder with a checkout, such as ../transformers"
+            f"4.57.1, {NEWEST}, a folder with a checkout, such as ../transformers, or a clone and all 40 digits "
+            "of a commit, ../transformers@0123…"
         )
         raise ReleaseError(msg)
     minor = ".".join(text.split(".")[:2])

@@ -42,6 +42,11 @@ _STAMP = "samebits-source.json"
 _TOP = "site-packages"
 """Name of the folder with the package: paths of source files are shown from it on, as those of a release."""
 _DAMAGED = "a copy of sources of {name} was damaged and is made again: {}"
+_LACKING = (
+    "the clone lacks contents of files of {}: it is a partial one, and nothing is fetched here. "
+    "Clone it without --filter"
+)
+_EDITED = "{} of the checkout was changed while it was copied: run again"
 _MAX_SIBLINGS = 8
 _USED = "samebits-used"
 """File whose time says when a copy was last used."""
@@ -165,9 +170,12 @@ def read(text: str) -> Source:
     else:
         source = _of_folder(path)
     if source is None or not source.release:
+        named = f"{path.name}{f'@{commit[:_SHORT]}' if commit else ''}"
+        if source is not None and "__init__.py" in source.files and not source.text("__init__.py"):
+            raise StackError(_LACKING.format(named))
         msg = (
-            f"{path.name}{f'@{commit[:_SHORT]}' if commit else ''} is no source of transformers. Name a folder with "
-            f"{FOLDER}, a clone and all 40 digits of a commit that it has (FOLDER@COMMIT), or a wheel."
+            f"{named} is no source of transformers. Name a folder with {FOLDER}, a clone and all 40 digits of a "
+            f"commit that it has (FOLDER@COMMIT), or a wheel{git.shallow(path)}"
         )
         raise StackError(msg)
     return source
@@ -213,7 +221,14 @@ def _of_folder(folder: Path) -> Source | None:
     }
 
     def contents_of(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        yield from ((path, (package / path).read_bytes()) for path in paths)
+        for path in paths:
+            try:
+                content = (package / path).read_bytes()
+            except OSError:
+                content = b""
+            if _id_of(content) != files[path]:
+                raise StackError(_EDITED.format(path))
+            yield path, content
 
     commit = next(iter(git.words(folder, "rev-parse", "--verify", "HEAD")), "")
     committed = git.tree(folder, commit, FOLDER) if commit else {}
@@ -277,8 +292,12 @@ def _copy(source: Source, target: Path, beside: Path, release: Path | None) -> C
         other = found.get((path, id)) or (release / path if release is not None else None)
         if other is None or not _linked(other, place, id):
             missing.append(path)
+    lacking = set(missing)
     for path, content in source.read(missing):
         (top / source.inside / path).write_bytes(content)
+        lacking.discard(path)
+    if lacking:
+        raise StackError(_LACKING.format(source.version))
     about = top / f"{source.name.replace('-', '_')}-{source.release}.dist-info"
     about.mkdir()
     # what asks for the version that is installed gets this one, and not the release's below

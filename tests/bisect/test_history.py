@@ -91,6 +91,19 @@ def test_ends_in_the_wrong_order_are_refused(repo):
         History(repo).line(at(repo, "Three"), at(repo, "Two"))
 
 
+def test_ends_without_a_line_between_them_are_refused(tmp_path, repo):
+    history = History(repo)
+    with pytest.raises(HistoryError, match="both ends are the commit"):
+        history.line(at(repo, "Two"), at(repo, "Two"))
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repo}", str(shallow))
+    with pytest.raises(HistoryError, match="shallow: git fetch --unshallow"):
+        History(shallow).end(at(repo, "Two"))
+    with pytest.raises(HistoryError) as raised:
+        history.end("0123abcd")
+    assert "shallow" not in str(raised.value)
+
+
 def test_a_folder_that_is_no_clone_is_refused(tmp_path):
     with pytest.raises(HistoryError, match="is no clone: --package-repo names"):
         History(tmp_path, "--package-repo")

@@ -151,6 +151,45 @@ def test_an_environment_that_lacks_something_is_named(tmp_path, repo):
         build(tmp_path, repo, pins("0.21.0"))
 
 
+def test_a_partial_clone_is_refused_and_never_copied_with_holes(tmp_path, repo):
+    partial = tmp_path / "partial"
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{repo}", str(partial))
+    older = git(repo, "rev-parse", "HEAD^")
+    read = source.read(f"{partial}@{older}")  # of which it lacks ops.py alone
+    with pytest.raises(StackError, match=r"lacks contents of files of 5\.16\.0\.dev0"):
+        source.copied(read, tmp_path / "root", Installer({}, lambda _: None))
+    whole = source.copied(
+        source.read(f"{repo}@{older}"), tmp_path / "root", Installer({}, lambda _: None)
+    )
+    assert (whole / "transformers" / "ops.py").read_text() == "A = 1\n"
+    bare = tmp_path / "bare"
+    git(tmp_path, "clone", "-q", "-n", "--filter=blob:none", f"file://{repo}", str(bare))
+    with pytest.raises(StackError, match="partial one"):
+        source.read(f"{bare}@{older}")
+
+
+def test_a_checkout_that_is_edited_while_it_is_copied_is_no_copy_of_what_was_read(tmp_path, repo):
+    installer = Installer({}, lambda _: None)
+    read = source.read(str(repo))
+    (repo / FOLDER / "ops.py").write_text("A = 3\n")
+    with pytest.raises(StackError, match=r"ops\.py of the checkout was changed"):
+        source.copied(read, tmp_path / "root", installer)
+    again = source.copied(source.read(str(repo)), tmp_path / "root", installer)
+    assert (again / "transformers" / "ops.py").read_text() == "A = 3\n"
+
+
+def test_a_shallow_clone_says_how_to_get_what_it_lacks(tmp_path, repo):
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repo}", str(shallow))
+    older = git(repo, "rev-parse", "HEAD^")
+    with pytest.raises(StackError, match="fetch --unshallow"):
+        source.read(f"{shallow}@{older}")
+    with pytest.raises(StackError) as raised:
+        source.read(f"{repo}@{'0' * 40}")
+    assert "shallow" not in str(raised.value)
+
+
 def test_a_damaged_copy_is_made_again(tmp_path, repo):
     stack, _ = build(tmp_path, f"{repo}@{head(repo)}")
     (transformers_folder(stack) / "ops.py").write_text("A = 4\n")
