@@ -55,7 +55,7 @@ def page(results: dict[str, Any]) -> str:
 
 def _row(case: dict[str, Any]) -> str:
     others = [named["sha"] for named in case["named"] if named["sha"] != case["commit"]]
-    failure = f": {case['failure'].splitlines()[0][:120]}" if case["failure"] else ""
+    failure = f": {case['failure'].splitlines()[0]}" if case["failure"] else ""
     cells = (
         case["name"],
         f"{case['from'][:10]} → {case['to'][:10]}",

@@ -59,7 +59,7 @@ def write_files(options: Options) -> list[str]:
     """Write matrix.yaml, its schema and, if there is none, noxfile.py; return the lines to print.
 
     Raises:
-        InitError: matrix.yaml exists, or there is no checkpoint.
+        InitError: matrix.yaml exists, there is no checkpoint, or the folder cannot be written.
         CheckpointError: a model cannot be read.
 
     """
@@ -79,13 +79,16 @@ def write_files(options: Options) -> list[str]:
     entries = list(_entries(models, trusts_code=options.trust_remote_code))
     has_nox = NOXFILE.exists()
     stacks = stacks_of(models)
-    replace(MATRIX, matrix_text(entries, stacks, "samebits matrix"))
-    replace(
-        Path(SCHEMA), files("samebits").joinpath("schemas/matrix.schema.json").read_text("utf-8")
-    )
-    keep_from_git(Path(SCHEMA).parent)
-    if not has_nox:
-        replace(NOXFILE, NOX_TEXT)
+    schema = files("samebits").joinpath("schemas/matrix.schema.json").read_text("utf-8")
+    try:
+        replace(MATRIX, matrix_text(entries, stacks, "samebits matrix"))
+        replace(Path(SCHEMA), schema)
+        keep_from_git(Path(SCHEMA).parent)
+        if not has_nox:
+            replace(NOXFILE, NOX_TEXT)
+    except OSError as error:
+        msg = f"{Path.cwd()} cannot be written: {error.strerror or error}: run samebits init in a folder of yours"
+        raise InitError(msg) from error
     return list(_lines(entries, stacks, has_nox=has_nox))
 
 

@@ -132,7 +132,7 @@ def _shown(path: Path) -> Path:
 
 
 def _codes() -> str:
-    return ", ".join(rule.code for rule in rules())
+    return ", ".join(sorted({rule.code for rule in rules()}))
 
 
 def _list(text: str) -> list[str]:

@@ -99,6 +99,13 @@ def test_what_a_config_says_ends_no_comment(folder):
     assert "1.0" not in {stack.id for stack in matrix().stacks}
 
 
+def test_a_folder_that_cannot_be_written_is_a_mistake(folder):
+    checkpoint(folder / "a")
+    (folder / ".samebits").touch()  # root may write anywhere, but not below a file
+    with pytest.raises(InitError, match="cannot be written: "):
+        run(force=True)
+
+
 def test_a_folder_without_checkpoints_is_a_mistake(folder):
     with pytest.raises(InitError, match="no checkpoint lies in"):
         run()

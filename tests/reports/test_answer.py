@@ -109,6 +109,14 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_an_environment_that_cannot_be_built_says_nothing_of_its_release():
+    failure = raised("building the environment", "not started", "environment 5.2: it lacks x")
+    found = answer(one(of(NEW, Verdict.FAILED, failure=failure)))
+    assert (found.side.wrong, found.side.why) == ("", f"not known: nothing ran in {NEW}")
+    assert found.do.startswith("Mend what the message names, and run again: nothing is known of")
+    assert not found.command
+
+
 def test_a_package_that_the_model_needs_is_named_in_what_to_do():
     needed = texts(["SB318"])
     cell = of(

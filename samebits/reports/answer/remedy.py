@@ -12,7 +12,7 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import faults, raises, sound
+from samebits.reports.answer.side import faults, has_started, raises, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
@@ -63,6 +63,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if is_everywhere(cell) and cell.failure is not None:
         is_forward = cell.failure.phase.startswith("forward")
         return _UNFED if is_forward else _BROKEN
+    if not has_started(cell):
+        return f"Mend what the message names, and run again: nothing is known of transformers {version(cell.cell.stack, report)}"
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
@@ -189,7 +191,7 @@ def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
     """
     if cell.reference is None or is_reference(cell) or len(report.stacks) < 2:
         return ""
-    if cell.judged not in _ASKED:
+    if cell.judged not in _ASKED or not has_started(cell):
         return ""
     order = [each.cell.stack for each in row.cells if each.judged is not Verdict.ABSENT]
     before = order[order.index(first) - 1] if first in order[1:] else cell.reference.stack

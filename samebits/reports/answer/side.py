@@ -10,6 +10,7 @@ from samebits.compare.describe import some
 from samebits.diagnose.failing import failing_signals
 from samebits.findings.rule import RAISED
 from samebits.findings.rulebook import plain_title
+from samebits.jobs.cells import NOT_STARTED
 from samebits.questions import questions
 from samebits.questions.registry import codes_explaining, rules
 from samebits.records.ids import Verdict
@@ -233,12 +234,19 @@ def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:
     stack = cell.cell.stack
     if cell.reference is None or cell.reference == cell.cell:
         return Side()
+    if not has_started(cell):
+        return Side(why=f"not known: nothing ran in {release(stack, report)}")
     other = release(cell.reference.stack, report)
     if cell.judged is Verdict.FAILED and raises(cell.reference.stack, row):
         return Side(why=f"neither: {release(stack, report)} raises, and so does {other}")
     what = "raises" if cell.judged is Verdict.FAILED else "does not repeat its own results"
     runs = "runs" if cell.judged is Verdict.FAILED else "does"
     return Side(stack, (), f"{release(stack, report)} {what}, {other} {runs}")
+
+
+def has_started(cell: CellResult) -> bool:
+    """Return False if a cell has no environment, or no checkpoint, in which its model could have run."""
+    return cell.failure is None or cell.failure.type != NOT_STARTED
 
 
 def raises(stack: str, row: Row) -> bool:

@@ -48,6 +48,9 @@ def write_chart(options: Options) -> list[str]:
         ReportFileError: the report cannot be read.
 
     """
+    if Path(options.cell).is_file():
+        msg = f"{shown(options.cell)} is a file and no cell: samebits plot CELL --report {options.cell}"
+        raise PlotError(msg)
     chart = _chart(_cell(_report(options.report), options.cell), options.chart)
     output = options.output or options.report.with_name(f"{chart.id}.svg")
     output.write_bytes(_drawn(chart, output.suffix.lower()))
