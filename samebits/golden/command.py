@@ -24,6 +24,7 @@ from samebits.terminal.progress import silent
 
 if TYPE_CHECKING:
     from samebits.golden.judge import Asked, Pair
+    from samebits.golden.records import Watched
 
 HELP = """\
 Say why a test's expected values do not fit any more: rounding, or another function.
@@ -39,7 +40,7 @@ Examples:
   samebits golden tests/test_my_model.py --from 5.23 --torch 2.12.1,2.13.0
 
 Exit codes: 0, the values are the same or only round; 1, something else than rounding; 2, a mistake on the command line;
-3, that is not known, or the test compares nothing.
+3, that is not known, the test compares nothing, or it fails in the candidate alone by what is not judged.
 """
 
 _PASSING = {"same", "rounding", "not golden"}
@@ -141,6 +142,7 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
         environments=(_shown(first, reference), _shown(last, candidate)),
         judged=tuple(judge.worst(judged)),
         failure="" if pairs else _nothing(reference, candidate),
+        unjudged=tuple(_unjudged(reference.first, candidate.first)),
         notes=tuple(_notes(reference, candidate, pairs)),
         seconds=round(time.monotonic() - started, 1),
     )
@@ -196,6 +198,14 @@ def _nothing(*runs: Runs) -> str:
     return "the test compares no tensors by assert_close or allclose"
 
 
+def _unjudged(reference: Watched, candidate: Watched) -> Iterator[str]:
+    missed = {each.test for each in candidate.compared if not each.holds}
+    for test, (outcome, _) in candidate.outcomes.items():
+        passed_before = reference.outcomes.get(test, ("", ""))[0] == "passed"
+        if passed_before and outcome not in ("passed", "skipped") and test not in missed:
+            yield test
+
+
 def _notes(reference: Runs, candidate: Runs, pairs: Sequence[Pair]) -> Iterator[str]:
     for run in [reference.first] if reference is candidate else [reference.first, candidate.first]:
         missed = {each.test for each in run.compared if not each.holds}
@@ -213,7 +223,7 @@ def exit_code(found: Golden) -> int:
     kinds = {each.kind for each in found.judged}
     if kinds - _PASSING - _OPEN:
         return FAIL
-    return INCOMPLETE if kinds & _OPEN or found.failure else PASS
+    return INCOMPLETE if kinds & _OPEN or found.failure or found.unjudged else PASS
 
 
 def lines(found: Golden) -> Iterator[str]:
@@ -226,6 +236,9 @@ def lines(found: Golden) -> Iterator[str]:
     yield _line("candidate", last)
     for note in found.notes:
         yield _line("note", note)
+    if found.unjudged:
+        names = ", ".join(test.rpartition("::")[2] for test in found.unjudged)
+        yield _line("not judged", f"{names}: only assert_close, allclose and assert_allclose are")
     yield f"{found.test}: {found.failure or _counts(found)} ({found.seconds:.0f} s)"
 
 

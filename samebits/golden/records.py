@@ -148,12 +148,14 @@ class Golden(Record):
     """The judgement of a test."""
 
     format: Literal["samebits-golden-judgement"] = "samebits-golden-judgement"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     test: str
     environments: tuple[str, ...]
     """Reference and candidate in words."""
     judged: tuple[Judged, ...]
     failure: str = ""
     """Why nothing was judged; '' if something was."""
+    unjudged: tuple[str, ...] = ()
+    """Tests that the candidate alone fails, by another comparison than those that are judged."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0

@@ -120,4 +120,24 @@ def test_the_screen_and_the_exit_code():
         reference, story.side(moved(0.3), moved(0.3), holds=False), change("undecided")
     )
     assert command.exit_code(found(undecided)) == 3
+    unjudged = found(rounds).model_copy(update={"unjudged": ("test_a.py::test_list",)})
+    assert command.exit_code(unjudged) == 3
+    assert "not judged  test_list: only assert_close" in "\n".join(command.lines(unjudged))
     assert command.exit_code(found().model_copy(update={"failure": "it does not run"})) == 3
+
+
+def test_what_the_candidate_alone_fails_by_another_comparison_is_not_the_same_answer():
+    story = Story()
+    watched = story.side(OLD, OLD).first
+    passed, failed, skipped = ("passed", ""), ("failed", "assert [1] == [2]"), ("skipped", "")
+    outcomes = {"a": passed, "b": failed, "c": passed, "d": passed}
+    reference = watched.model_copy(update={"outcomes": outcomes})
+    after = outcomes | {"a": failed, "c": skipped, "e": failed}
+    candidate = watched.model_copy(update={"outcomes": after})
+    assert [*command._unjudged(reference, candidate)] == ["a"]
+    missed = tuple(
+        each.model_copy(update={"test": "a", "holds": False}) for each in watched.compared
+    )
+    judged = candidate.model_copy(update={"compared": missed})
+    assert [*command._unjudged(reference, judged)] == []
+    assert [*command._unjudged(reference, reference)] == []
