@@ -187,7 +187,9 @@ def shown_release(text: str) -> str:
     if not is_source(text):
         return text
     path, commit = split_source(text)
-    return f"{shown_path(Path(path))}{f'@{commit}' if commit else ''}"
+    shown = f"{shown_path(Path(path))}{f'@{commit}' if commit else ''}"
+    # a bare name is no folder for --from
+    return shown if Path(path).is_absolute() or is_source(shown) else f"./{shown}"
 
 
 @cache

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.base.errors import SelectionError
-from samebits.matrix.plan import Selection, first_on_cpu, plan, reproduce
+from samebits.matrix.plan import Selection, first_on_cpu, plan, reproduce, shown_release
 from samebits.matrix.spec import Matrix, ModelSpec, Prompt, Rule, StackSpec
 from samebits.records.ids import CellId, Variant
 
@@ -253,3 +253,18 @@ def test_float32_on_the_cpu_answers_what_no_variant_decides(name):
     chosen = [str(row.variant) for row in first_on_cpu(plan(matrix((spec,)), Selection()), bool)]
     assert chosen == ([answering] if answering else [])
     assert str(spec.first_on_cpu) == str(answering)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("5.15", "5.15"),
+        ("./transformers", "./transformers"),
+        ("../transformers", "../transformers"),
+        (f"transformers@{'0' * 40}", f"transformers@{'0' * 40}"),
+        ("/elsewhere/transformers", "…/transformers"),
+        ("./x.whl", "x.whl"),
+    ],
+)
+def test_a_source_is_shown_so_that_it_can_be_typed(typed, shown):
+    assert shown_release(typed) == shown
