@@ -509,6 +509,10 @@ async def _first_ready(process: Process) -> dict[str, Any] | None:
     return None
 
 
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b.*")
+"""The last line of a traceback."""
+
+
 def _gone(process: Process, *, imported: bool) -> Ended:
     """Return why a process is gone: by a fault of the machine, or of its packages or jobs."""
     code, log = process.exit_code(), without_folders(process.log_tail()).strip()
@@ -519,10 +523,13 @@ def _gone(process: Process, *, imported: bool) -> Ended:
     if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
         how = "died" if imported else f"ended {_IMPORTING}"
         return Ended(lost=f"the environment's process {how}: {last}", machine=True)
+    why = (
+        f": {last}" if _EXCEPTION.fullmatch(last) else ""
+    )  # what else quotes it has its first line
     what = (
         "the environment's process died"
         if imported
-        else "the environment could not import its packages"
+        else f"the environment could not import its packages{why}"
     )
     return Ended(lost=f"{what}; {_log_or_code(code, log)}")
 

@@ -291,9 +291,10 @@ def test_a_start_that_the_machine_ended_is_tried_once_more(code, log, words):
 )
 def test_a_stack_whose_packages_cannot_be_imported_fails_and_is_not_tried_again(log):
     end, starter = run(run_job, never_ready(1, log))
-    assert (
-        end.reason == f"the environment could not import its packages; the end of its log:\n{log}"
-    )
+    last = log.splitlines()[-1]
+    first, _, rest = end.reason.partition("; ")
+    assert first == f"the environment could not import its packages: {last}"
+    assert rest == f"the end of its log:\n{log}"
     assert not end.stopped
     assert len(starter.started) == 1
 
