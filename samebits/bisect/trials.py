@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.compare.phases import exception_key
 from samebits.diagnose import verdict
 from samebits.jobs.cells import NOT_STARTED
 from samebits.matrix.plan import Selection
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.records.capture import Capture
+    from samebits.records.comparison import CellResult
     from samebits.records.report import Report
     from samebits.terminal.progress import Progress
 
 _VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
-"""Version numbers, which differ in the messages of commits that fail in the same way."""
+"""Version numbers, which differ in the texts of commits with the same fault."""
+
+
+def fault_of(result: CellResult) -> str:
+    """Return what is wrong with a cell, in a text that is equal where the same is."""
+    failure = result.failure
+    text = result.headline if failure is None else " ".join(exception_key(failure))
+    return f"{result.judged}: {_VERSION.sub('', text)}"
 
 
 class Tried(NamedTuple):
@@ -110,7 +119,7 @@ class Trials:
         cells = [
             cell for row in scheduler.scope.plan.rows for cell in row.cells if cell.stack == stack
         ]
-        faults, captures = [], []
+        faults, kinds, captures = [], [], []
         for cell in cells:
             of_cell = runs[cell]
             failure = of_cell[0].failure
@@ -121,9 +130,10 @@ class Trials:
                 return Tried(None, alone.headline)
             is_sound = alone.judged is Verdict.REFERENCE
             faults.append("" if is_sound else f"{alone.judged}: {alone.headline}")
+            kinds.append("" if is_sound else fault_of(alone))
             captures.append(of_cell if is_sound or alone.rest is Verdict.REFERENCE else ())
         reason = next(filter(None, faults), "")
-        state = f"{self._number(captures, scheduler)}{_VERSION.sub('', '|'.join(faults))}"
+        state = f"{self._number(captures, scheduler)}{'|'.join(kinds)}"
         return Tried(state, reason, fails=bool(reason))
 
     def _number(self, captures: list[tuple[Capture, ...]], scheduler: Scheduler) -> int:
