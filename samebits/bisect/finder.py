@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.bisect.records import Bisection, Culprit, Hunk, Untried
 from samebits.bisect.search import Change, State, search
 from samebits.bisect.suspects import Changed, Place, Suspects
+from samebits.reports.plain import on_one_line
 
 if TYPE_CHECKING:
     from samebits.bisect.history import Commit, End, History
@@ -174,8 +175,8 @@ class Finder:
         for position in change.skipped:
             if self._same_code[position] == position:
                 commit = self._commits[position]
-                reason = " ".join(self._trials.tried[commit.sha].reason.split())
-                yield Untried(sha=commit.sha, title=commit.title, reason=reason)
+                reason = self._trials.tried[commit.sha].reason
+                yield Untried(sha=commit.sha, title=commit.title, reason=on_one_line(reason))
 
     def _hunks(self, changed: Sequence[tuple[Commit, Changed]], report: Report) -> tuple[Hunk, ...]:
         """Return the changed definitions that ran, those that the cause names first."""

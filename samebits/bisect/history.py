@@ -15,7 +15,7 @@ from samebits.matrix.values import VERSION, fits
 from samebits.stacks.source import FOLDER
 
 _INIT = f"{FOLDER}/__init__.py"
-_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+) ")
+_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge\s[^#]*#(\d+)\s")
 _VERSION = re.compile(rb'^__version__ = "([^"]+)"', re.MULTILINE)
 _CHUNK = 64
 _MIN_SHA = 4
