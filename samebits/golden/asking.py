@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.base.errors import SamebitsError
+from samebits.base.errors import SamebitsError, StackError
 from samebits.bisect import command as bisect
 from samebits.golden.judge import Asked
 from samebits.golden.records import Called, Change
@@ -18,6 +18,7 @@ from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.records.ids import Verdict
 from samebits.reports.answer import of_cell
+from samebits.stacks import source as sources
 from samebits.stacks.places import LOCK_AGE
 
 if TYPE_CHECKING:
@@ -163,15 +164,35 @@ class Asker:
     async def _commits(self, matrix: Matrix, model: str, step: Step) -> tuple[str, ...]:
         """Return the commits of a clone that make the difference."""
         repo, ends = self._wish.repo, (step.before.transformers, step.after.transformers)
-        if repo is None or step.package != "transformers" or any(map(is_source, ends)):
+        if repo is None or step.package != "transformers":
             return ()
-        options = bisect.Options(model=model, first=ends[0], last=ends[1], repo=repo)
         one = matrix.model_copy(update={"models": (matrix.model(model),)})
         try:
+            first, last = map(revision_of, ends)
+            options = bisect.Options(model=model, first=first, last=last, repo=repo)
             found = await bisect.bisected(one, options, self._environ, self._say)
         except SamebitsError as error:  # the judgement stands without it
             return (str(error),)
         return tuple(bisect.lines(found))
+
+
+def revision_of(text: str) -> str:
+    """Return what a bisection takes for an environment: its release, or the commit of a checkout.
+
+    Raises:
+        StackError: it has none, or something else than its commit.
+
+    """
+    if not is_source(text):
+        return text
+    source = sources.read(text)
+    if not source.commit:
+        msg = f"{Path(text).name} is at no commit, so none is searched"
+        raise StackError(msg)
+    if source.origin != sources.origin_of(source.commit):
+        msg = f"{Path(text).name} has changes that are in no commit: commit them to search with --repo"
+        raise StackError(msg)
+    return source.commit
 
 
 def name_of(call: Called) -> str:

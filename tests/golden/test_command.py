@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from samebits.base.errors import OptionError
+from samebits.base.errors import OptionError, StackError
 from samebits.check.releases import ReleaseError
 from samebits.golden import command, judge
-from samebits.golden.asking import name_of, steps
+from samebits.golden.asking import name_of, revision_of, steps
 from samebits.golden.judge import Asked
 from samebits.golden.records import Golden
 from tests.golden.test_judge import OLD, Story, change, moved
+from tests.support.clones import FOLDER, clone, source
 
 
 @pytest.fixture
@@ -141,3 +142,16 @@ def test_what_the_candidate_alone_fails_by_another_comparison_is_not_the_same_an
     judged = candidate.model_copy(update={"compared": missed})
     assert [*command._unjudged(reference, judged)] == []
     assert [*command._unjudged(reference, reference)] == []
+
+
+@pytest.mark.processes
+def test_the_commit_of_a_checkout_is_an_end_of_a_search_unless_it_has_changes(tmp_path):
+    repo = tmp_path / "transformers"
+    (sha,) = clone(repo, ("One", source(ops="A = 1\n")))
+    assert revision_of("5.15") == "5.15"
+    assert revision_of(str(repo)) == sha
+    assert revision_of(f"{repo}@{sha}") == sha
+    (repo / FOLDER / "ops.py").write_text("A = 2\n")
+    with pytest.raises(StackError, match="changes that are in no commit"):
+        revision_of(str(repo))
+    assert revision_of(f"{repo}@{sha}") == sha
