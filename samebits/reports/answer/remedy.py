@@ -64,7 +64,7 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         is_forward = cell.failure.phase.startswith("forward")
         return _UNFED if is_forward else _BROKEN
     if not has_started(cell):
-        return f"Mend what the message names, and run again: nothing is known of transformers {version(cell.cell.stack, report)}"
+        return "Mend what the message names, and run again"
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
