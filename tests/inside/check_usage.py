@@ -560,6 +560,27 @@ def test_a_model_is_made_without_memory_unless_it_reads_a_number_of_a_tensor():
 LARGER = "forward(…, interpolate_pos_encoding=True) of images of twice the size"
 
 
+class Whole(transformers.PretrainedConfig):
+    """A config that keeps one part that it is given as a config, and the other one only as a dict."""
+
+    def __init__(self, text_config=None, vision_config=None, **kwargs):
+        self.text_config = text_config or transformers.LlamaConfig()
+        if not isinstance(vision_config, dict):
+            vision_config = {}
+        self.vision_config = transformers.ViTConfig(**vision_config)
+        super().__init__(**kwargs)
+
+
+def test_a_config_that_takes_another_part_than_it_is_given_is_seen():
+    whole = Whole(transformers.LlamaConfig(hidden_size=32), {"hidden_size": 16})
+    parts = methods._parts_of(whole)
+    assert parts.keys() == {"text_config", "vision_config"}
+    assert methods._made_of_parts(whole, parts) == "other values in vision_config"
+    whole.vision_config = transformers.ViTConfig()
+    assert methods._made_of_parts(whole, methods._parts_of(whole)) == "its parts as they were given"
+    assert methods._parts_of(whole.text_config) == {}
+
+
 def test_larger_images_are_taken_unless_their_positions_are_not_stretched():
     small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
     config = transformers.ViTConfig(**small, num_attention_heads=2, image_size=16, patch_size=8)

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from transformers import PretrainedConfig
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import has_media, text_config
-from samebits_probe.questions.usage import checked
+from samebits_probe.questions.usage import checked, positions, returned
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
@@ -58,6 +59,8 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from _timed(subject)
     yield from _healed(subject)
     yield from checked.calls(subject)
+    yield from returned.calls(subject)
+    yield from positions.calls(subject)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
@@ -71,6 +74,12 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
             yield name, partial(_set, model, "encoder", modality=modality)
     yield from _stretched(subject)
     yield _ON_META, partial(_made_on_meta, model)
+    if parts := _parts_of(model.config):
+        names = ", ".join(f"{name}=…" for name in parts)
+        yield (
+            f"{type(model.config).__name__}({names})",
+            partial(_made_of_parts, model.config, parts),
+        )
     if hasattr(model, _FROZEN):
         name = f"forward of a frozen model after {_FROZEN}()"
         first = next(iter(subject.prompts), None)
@@ -250,6 +259,35 @@ def _made_on_meta(model: Any) -> str:
     with torch.device("meta"):
         made = type(model)(config)
     return f"parameters on {', '.join(sorted({value.device.type for value in made.parameters()}))}"
+
+
+def _parts_of(config: Any) -> Facts:
+    """Return the configs inside a config that its class takes by name, as copies."""
+    takes = inspect.signature(type(config)).parameters
+    return {
+        name: copy.deepcopy(part)
+        for name, part in vars(config).items()
+        if isinstance(part, PretrainedConfig) and name in takes
+    }
+
+
+def _made_of_parts(config: Any, parts: Facts) -> str:
+    """Return which of its parts a config has with other values than it was given."""
+    made = type(config)(**parts)
+    others = [
+        name
+        for name, part in parts.items()
+        if not _states(getattr(made, name, None), getattr(config, name))
+    ]
+    return f"other values in {', '.join(others)}" if others else "its parts as they were given"
+
+
+def _states(made: Any, part: Any) -> bool:
+    """Return True if a config has all that another one states."""
+    if type(made) is not type(part):
+        return False
+    has, stated = made.to_dict(), part.to_diff_dict()
+    return all(has.get(name, value) == value for name, value in stated.items())
 
 
 def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:

@@ -1,0 +1,42 @@
+"""usage: what the cache holds that generate() returns."""
+
+from pathlib import Path
+from unittest import mock
+
+import tiny
+import torch
+from raising import raised
+from samebits_probe.questions.usage import returned
+from samebits_probe.questions.usage.subject import Subject
+
+torch.set_num_threads(1)
+LENGTH = "len(past_key_values) of generate()"
+
+
+def asked(made, prompts, head="causal-lm"):
+    return {name: call() for name, call in returned.calls(Subject(made, head, Path(), prompts))}
+
+
+def test_a_cache_has_a_length_with_and_without_a_prompt_of_the_cell():
+    ids = torch.arange(3, 12)[None]
+    made = tiny.model()
+    assert asked(made, {"short": {"input_ids": ids}}) == {LENGTH: "2"}
+    assert asked(made, {}) == {LENGTH: "2"}
+
+
+def test_a_cache_without_a_length_and_one_that_grows_by_its_encoder_are_seen():
+    made = tiny.model()
+    without = mock.Mock(spec=["get", "past_key_values"])
+    without.get.return_value = object()
+    with mock.patch.object(made, "generate", return_value=without):
+        assert "has no len()" in str(raised(TypeError, asked, made, {}))
+    sound = {"sound": {"input_features": torch.linspace(-1, 1, 800).reshape(1, 8, 100)}}
+    hears = tiny.whisper(
+        vocab_size=128, max_source_positions=50, init_std=0.3, **tiny.halves(2, 4, 48)
+    )
+    assert asked(hears, sound, "seq2seq-lm") == {LENGTH: "2, 50 keys of the encoder"}
+    own, crossed = torch.ones(1, 4, 3, 8), torch.ones(1, 4, 100, 8)
+    grown = {"past_key_values": ((own, own, crossed, crossed),) * 2}
+    with mock.patch.object(hears, "generate", return_value=grown):
+        gave = asked(hears, sound, "seq2seq-lm")
+    assert gave == {LENGTH: "2, 100 keys of the encoder"}
