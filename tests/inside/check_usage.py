@@ -571,14 +571,25 @@ class Whole(transformers.PretrainedConfig):
         super().__init__(**kwargs)
 
 
+class Loses(Whole):
+    """A config without the part that it is given as a config."""
+
+    def __init__(self, text_config=None, **kwargs):
+        super().__init__(text_config, **kwargs)
+        if text_config is not None:
+            del self.text_config
+
+
 def test_a_config_that_takes_another_part_than_it_is_given_is_seen():
     whole = Whole(transformers.LlamaConfig(hidden_size=32), {"hidden_size": 16})
     parts = methods._parts_of(whole)
     assert parts.keys() == {"text_config", "vision_config"}
-    assert methods._made_of_parts(whole, parts) == "other values in vision_config"
+    assert methods._made_of_parts(whole, parts) == "another vision_config"
     whole.vision_config = transformers.ViTConfig()
     assert methods._made_of_parts(whole, methods._parts_of(whole)) == "its parts as they were given"
     assert methods._parts_of(whole.text_config) == {}
+    loses = Loses()
+    assert methods._made_of_parts(loses, methods._parts_of(loses)) == "no text_config"
 
 
 def test_larger_images_are_taken_unless_their_positions_are_not_stretched():

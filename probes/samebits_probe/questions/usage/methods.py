@@ -275,11 +275,11 @@ def _made_of_parts(config: Any, parts: Facts) -> str:
     """Return which of its parts a config has with other values than it was given."""
     made = type(config)(**parts)
     others = [
-        name
-        for name, part in parts.items()
+        f"another {name}" if hasattr(made, name) else f"no {name}"
+        for name in parts
         if not _states(getattr(made, name, None), getattr(config, name))
     ]
-    return f"other values in {', '.join(others)}" if others else "its parts as they were given"
+    return ", ".join(others) or "its parts as they were given"
 
 
 def _states(made: Any, part: Any) -> bool:
