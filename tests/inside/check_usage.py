@@ -580,6 +580,14 @@ class Loses(Whole):
             del self.text_config
 
 
+class OnlyDicts(transformers.PretrainedConfig):
+    """A config that takes its part as a dict alone."""
+
+    def __init__(self, text_config=None, **kwargs):
+        self.text_config = transformers.LlamaConfig(**(text_config or {}))
+        super().__init__(**kwargs)
+
+
 def test_a_config_that_takes_another_part_than_it_is_given_is_seen():
     whole = Whole(transformers.LlamaConfig(hidden_size=32), {"hidden_size": 16})
     parts = methods._parts_of(whole)
@@ -588,6 +596,11 @@ def test_a_config_that_takes_another_part_than_it_is_given_is_seen():
     whole.vision_config = transformers.ViTConfig()
     assert methods._made_of_parts(whole, methods._parts_of(whole)) == "its parts as they were given"
     assert methods._parts_of(whole.text_config) == {}
+    only_dicts = OnlyDicts()
+    asked = methods._asked(
+        lambda: methods._made_of_parts(only_dicts, methods._parts_of(only_dicts))
+    )
+    assert asked["left_out"].startswith("its class takes parts as dicts alone: TypeError")
     loses = Loses()
     assert methods._made_of_parts(loses, methods._parts_of(loses)) == "no text_config"
 

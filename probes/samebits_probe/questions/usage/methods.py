@@ -273,7 +273,10 @@ def _parts_of(config: Any) -> Facts:
 
 def _made_of_parts(config: Any, parts: Facts) -> str:
     """Return which of its parts a config has with other values than it was given."""
-    made = type(config)(**parts)
+    try:
+        made = type(config)(**parts)
+    except (AttributeError, TypeError) as error:  # as CLIP's up to 4.57
+        raise NoMeaning(f"its class takes parts as dicts alone: {error_text(error)}") from error
     others = [
         f"another {name}" if hasattr(made, name) else f"no {name}"
         for name in parts
