@@ -1864,6 +1864,7 @@ def _way(parts):
 
 CALL = "prepare_decoder_input_ids_from_labels(labels=…)"
 GETTER = "get_decoder() of the base model"
+SETTING = "model.config.output_hidden_states = True"
 SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6, 7, 0]]"))
 
 
@@ -1881,6 +1882,21 @@ SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6
 def test_a_method_that_does_something_else_is_named(reference, candidate, expected):
     sides = used("4.48", methods=reference), used(methods=candidate)
     assert codes(Case(sides[1], reference=sides[0])) == expected
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ({"gave": "no hidden_states"}, ["SB956"]),
+        ({"gave": "what the argument does"}, []),
+        ({"left_out": "the argument does nothing"}, []),
+    ],
+)
+def test_a_setting_of_the_config_that_is_not_read_is_named(candidate, expected):
+    heeded = {"gave": "what the argument does"}
+    sides = [{SETTING: each} for each in (heeded, candidate)]
+    case = Case(used(settings=sides[1]), reference=used("4.48", settings=sides[0]))
+    assert codes(case) == expected
 
 
 TIMED = "generate(return_token_timestamps=True)"

@@ -449,7 +449,7 @@ SCORED, OF_BEAMS, STOPPED, BEGUN = (
 
 def gave(made, head="causal-lm", tokenizer=None):
     subject = Subject(made, head, Path(), {}, None, tokenizer)
-    return {name: methods._asked(call).get("gave") for name, call in checked.calls(subject)}
+    return {name: methods.asked(call).get("gave") for name, call in checked.calls(subject)}
 
 
 def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not():
@@ -597,9 +597,7 @@ def test_a_config_that_takes_another_part_than_it_is_given_is_seen():
     assert methods._made_of_parts(whole, methods._parts_of(whole)) == "its parts as they were given"
     assert methods._parts_of(whole.text_config) == {}
     only_dicts = OnlyDicts()
-    asked = methods._asked(
-        lambda: methods._made_of_parts(only_dicts, methods._parts_of(only_dicts))
-    )
+    asked = methods.asked(lambda: methods._made_of_parts(only_dicts, methods._parts_of(only_dicts)))
     assert asked["left_out"].startswith("its class takes parts as dicts alone: TypeError")
     loses = Loses()
     assert methods._made_of_parts(loses, methods._parts_of(loses)) == "no text_config"

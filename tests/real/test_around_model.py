@@ -46,6 +46,8 @@ MET = {
         "SB907": TEXT,
         "SB908": TEXT,
         "SB910": EVERY,
+        # with return_dict: false in its config a forward asks a tuple for a field
+        "SB932": SDPA,
     },
     "5.2": {
         "SB901": SDPA,
@@ -56,6 +58,7 @@ MET = {
         "SB909": EVERY,
         "SB910": EVERY,
         "SB911": EVERY,
+        "SB932": SDPA,
     },
     "5.x": {
         "SB901": SDPA,

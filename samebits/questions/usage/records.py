@@ -271,6 +271,8 @@ class UsageSignal(Answer):
     """Method -> what it returns."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
+    settings: dict[str, Called] | None = None
+    """Setting of the config -> what came of a forward with it."""
     methods: dict[str, Called] | None = None
     """Call of a method that the class has -> what came of it."""
     generation: GenerationSignal | None = None

@@ -223,13 +223,21 @@ def _other_attention(case: Case) -> Iterator[Sighting]:
 
 
 def _other_method(case: Case) -> Iterator[Sighting]:
-    """Find methods that do something else; those that raise on one side are named by SB932."""
+    """Find methods that do something else; those that raise on one side are named by SB931."""
     for call, before, after in _of_both(case, lambda usage: usage.methods):
         gave = (before.gave, after.gave)
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
         if all(gave) and gave[0] != gave[1]:
             yield Sighting(call, side_lines(case, *gave))
+
+
+def _other_setting(case: Case) -> Iterator[Sighting]:
+    """Find settings of the config that do what the argument does on one side alone; SB932 names those that raise there."""
+    for setting, before, after in _of_both(case, lambda usage: usage.settings):
+        gave = (before.gave, after.gave)
+        if all(gave) and gave[0] != gave[1]:
+            yield Sighting(setting, side_lines(case, *gave))
 
 
 def _in_pairs(parts: Mapping[str, str]) -> str:
@@ -278,5 +286,6 @@ _RULES = (
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),
+    Rule("SB956", _other_setting),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

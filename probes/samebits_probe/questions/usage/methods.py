@@ -41,10 +41,11 @@ _IMAGE = 4
 
 def methods(subject: Subject) -> Facts:
     """Return call -> what came of it; the calls change the model."""
-    return {name: _asked(call) for name, call in _calls(subject)}
+    return {name: asked(call) for name, call in _calls(subject)}
 
 
-def _asked(call: Callable[[], str]) -> Facts:
+def asked(call: Callable[[], str]) -> Facts:
+    """Return what a call gave, why it has no meaning, or its exception."""
     try:
         return {"gave": call()}
     except NoMeaning as reason:
@@ -279,7 +280,7 @@ def _made_of_parts(config: Any, parts: Facts) -> str:
         raise NoMeaning(f"its class takes parts as dicts alone: {error_text(error)}") from error
     others = [
         f"another {name}" if hasattr(made, name) else f"no {name}"
-        for name in parts
+        for name in sorted(parts)
         if not _states(getattr(made, name, None), getattr(config, name))
     ]
     return ", ".join(others) or "its parts as they were given"

@@ -1,7 +1,7 @@
 """Things that users do around a model, and the answers of this release.
 
 The questions are attention maps, sequences packed into one row, cache layers, arguments of
-generate(), a save, gradient checkpointing, methods that libraries call. Each is tried once on the model as it was loaded, and
+generate(), a save, gradient checkpointing, settings of the config, methods that libraries call. Each is tried once on the model as it was loaded, and
 the result is recorded. All of it runs in a separate process (process.fork) whose model has not run
 any prompt. The result has the form of UsageSignal in samebits/questions/usage/records.py.
 """
@@ -26,6 +26,7 @@ from samebits_probe.questions.usage import (
     generate,
     methods,
     save,
+    settings,
     ways,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
@@ -62,6 +63,7 @@ QUESTIONS = (
     Question("several", beams.several, of_text=False),
     Question("features", features.features, of_text=False),
     Question("attention", attention.attention, of_text=False),
+    Question("settings", settings.settings, of_text=False),
     Question("generation", ways.generation, of_text=False),
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),
