@@ -13,6 +13,7 @@ from raising import raised
 from samebits_probe.jobs import inputs as inputs_job
 from samebits_probe.model import feed as model_feed
 from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.inputs import seeded_ids
 from samebits_probe.model.tensor import header, raw_bytes
 
 PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 3}, {"length": 9}]}}
@@ -125,6 +126,21 @@ def test_a_dual_encoder_without_an_end_of_text_is_padded_where_it_does_not_pool(
     assert feed.inputs("padded", None).real_rows == [[0, 3], [0, 9]]
     (_record, feed), _config = choose("clip", DUAL, "CLIPModel")
     assert feed.inputs("padded", None).real_rows == [[6, 9], [0, 9]]
+
+
+def test_no_text_has_a_reserved_token_be_they_the_last_ones_of_the_vocabulary():
+    config = transformers.LlamaConfig(vocab_size=64)
+    first, last = [10, 11, 12], [60, 61, 62, 63]
+    for reserved in (first, last):
+        ids = seeded_ids("text", 400, config, reserved)
+        assert not {*ids} & {*reserved}
+        assert max(ids) < 64
+    free = seeded_ids("text", 400, config)
+    assert {*free} & {*last}
+    held = seeded_ids("text", 400, config, last)
+    assert [a for a, b in zip(free, held, strict=True) if a not in last] == [
+        b for a, b in zip(free, held, strict=True) if a not in last
+    ]
 
 
 def test_llava_is_fed_as_a_text_model_without_its_image_token():

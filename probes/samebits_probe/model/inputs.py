@@ -11,6 +11,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Collection, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -115,7 +116,9 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
         raise NotFed("the config has no vocab_size to choose token ids from")
     low = min(10, size // 4)
     ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
-    return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
+    return [
+        next((n for n in chain(range(i, size), range(low, i)) if n not in reserved), i) for i in ids
+    ]
 
 
 def _hash_number(text: str) -> int:
