@@ -1,5 +1,6 @@
 """questions.pipelines: tasks of a class, answers as fields, and outputs that no weight decides."""
 
+import importlib
 import json
 import logging
 import tempfile
@@ -12,7 +13,8 @@ import torch
 import transformers
 from samebits_probe.model import tokenizers
 from samebits_probe.model.load import Source
-from samebits_probe.questions.pipelines import given, pipelines, tasks, values
+from samebits_probe.questions.pipelines import films, given, pipelines, tasks, values
+from samebits_probe.questions.processors import samples
 from tiny import BERT
 
 logging.disable(logging.WARNING)
@@ -89,6 +91,44 @@ def test_a_class_serves_the_tasks_of_its_auto_classes():
     assert without == "the checkpoint has no processor"
 
 
+def test_a_task_of_images_is_asked_of_models_of_images_alone():
+    text = transformers.BertModel(transformers.BertConfig(**BERT))
+    seeing = transformers.ViTModel(
+        transformers.ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    )
+    assert tasks.served(text) == ["feature-extraction"]
+    assert "image-feature-extraction" in tasks.served(seeing)
+
+
+def test_a_made_video_is_read_by_the_pipeline_without_a_package_and_by_nothing_later():
+    video = importlib.import_module("transformers.pipelines.video_classification")
+    before = dict(vars(video))
+    numbers = np.array([0, 2, 5])
+    with films.read():
+        frames = video.read_video_pyav(video.av.open(films.PATH), numbers)
+        video.requires_backends(object(), "av")
+    assert frames.shape == (3, 48, 64, 3)
+    assert all(
+        same_pixels(frames[i], samples.picture(48, 64, seed=n)) for i, n in enumerate((0, 2, 5))
+    )
+    assert not same_pixels(frames[0], frames[1])
+    assert vars(video) == before
+
+
+def same_pixels(first, second):
+    return first.dtype == second.dtype and first.tobytes() == second.tobytes()
+
+
+def test_a_model_with_a_number_of_frames_is_given_no_other():
+    (call,) = tasks.TASKS["video-classification"].calls.values()
+    with_frames, without = (
+        SimpleNamespace(config=config)
+        for config in (SimpleNamespace(num_frames=16), SimpleNamespace())
+    )
+    assert tasks.arguments_of(call, with_frames) == {}
+    assert tasks.arguments_of(call, without) == {"num_frames": films.COUNT}
+
+
 def test_a_model_that_speaks_is_asked_for_the_sound_and_given_no_outputs():
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 16}
     flows = {"flow_size": 16, "spectrogram_bins": 9, "upsample_initial_channel": 16}
@@ -106,7 +146,9 @@ def test_a_model_that_speaks_is_asked_for_the_sound_and_given_no_outputs():
     (call,) = tasks.TASKS["text-to-audio"].calls.values()
     assert tasks.arguments_of(call, model) == {}
     speaks = SimpleNamespace(
-        can_generate=lambda: True, generate=lambda ids, output_audio=False: ids
+        config=SimpleNamespace(),
+        can_generate=lambda: True,
+        generate=lambda ids, output_audio=False: ids,
     )
     assert tasks.arguments_of(call, speaks)["generate_kwargs"]["output_audio"]
     case = asked(source, "text-to-audio")["text-to-audio"]["cases"]["a text"]

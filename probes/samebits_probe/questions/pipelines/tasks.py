@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import transformers
 
 from samebits_probe.model.load import Loaded, Source
+from samebits_probe.questions.pipelines import films
 from samebits_probe.questions.processors import samples
 from samebits_probe.questions.processors.processors import FILES
 
 Facts = dict[str, Any]
 _TEXT = "The capital of France is Paris, and people said hello world."
 _LABELS = ("travel", "cooking", "dancing")
-_OF_GENERATE, _SOUND = "generate_kwargs", "output_audio"
+_OF_GENERATE, _SOUND, _FRAMES = "generate_kwargs", "output_audio", "num_frames"
 _GREEDY: Facts = {"max_new_tokens": 6, "do_sample": False, "num_beams": 1}
 
 
@@ -45,7 +47,11 @@ class Task(NamedTuple):
     calls: dict[str, Call]
     generates: bool = False
     computes: bool = False
-    """True if parts behind the model's forward compute numbers, as a vocoder does: they may round."""
+    """True if numbers that no given output replaces are in the answer, as those of a vocoder: they may round."""
+    main_input: str = ""
+    """The input of the models that it is for, where its Auto class has all of them."""
+    reads: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What stands in for the reading of files."""
 
 
 def _text(text: str) -> Callable[[Any], Any]:
@@ -69,6 +75,10 @@ def _masked(pipe: Any) -> str:
     return f"The capital of France is {pipe.tokenizer.mask_token}."
 
 
+def _masked_texts(pipe: Any) -> list[str]:
+    return [_masked(pipe), f"hello {pipe.tokenizer.mask_token}"]
+
+
 def _masked_twice(pipe: Any) -> str:
     return f"The {pipe.tokenizer.mask_token} of France is {pipe.tokenizer.mask_token}."
 
@@ -77,8 +87,16 @@ def _image(_pipe: Any) -> Any:
     return samples.pictures()["RGB 97 x 64"]()
 
 
-def _sound(_pipe: Any) -> Any:
-    return {"raw": samples.sound(samples.RATE // 2), "sampling_rate": samples.RATE}
+def _images(_pipe: Any) -> Any:
+    return list(samples.pictures()["two images"]())
+
+
+def _sound(_pipe: Any, part: int = 2) -> Any:
+    return {"raw": samples.sound(samples.RATE // part, part), "sampling_rate": samples.RATE}
+
+
+def _sounds(pipe: Any) -> Any:
+    return [_sound(pipe), _sound(pipe, 3)]
 
 
 def _image_chat(_pipe: Any) -> Any:
@@ -90,10 +108,16 @@ CHATS = (_chat, _image_chat)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
+_BATCH: Facts = {"batch_size": 2}
+_TEXTS = Call(_prompts, _BATCH)
 _IMAGES = {
     "an image": Call(_image),
     "a gray image": Call(lambda _pipe: samples.pictures()["gray"]()),
+    "two images as a batch": Call(_images, _BATCH),
 }
+_ASKED = "what is it?"
+_BOXES = [["the", [10, 10, 90, 40]], ["people", [100, 10, 250, 40]], ["hello", [10, 60, 120, 90]]]
+"""Words of a page, and where they stand on it."""
 _NLI = {
     "labels": Call(_text(_TEXT), {"candidate_labels": list(_LABELS)}),
     "several may be true": Call(
@@ -122,18 +146,23 @@ TASKS: dict[str, Task] = {
             "a text": Call(_masked),
             "two masks": Call(_masked_twice),
             "targets": Call(_masked, {"targets": ["the", "people"]}),
+            "two texts as a batch": Call(_masked_texts, _BATCH),
         },
     ),
     "text-classification": Task(
         _CLASSIFIES,
         ("tokenizer",),
-        {"a text": Call(_text(_TEXT)), "all labels": Call(_text(_TEXT), {"top_k": None})},
+        {
+            "a text": Call(_text(_TEXT)),
+            "all labels": Call(_text(_TEXT), {"top_k": None}),
+            "two texts as a batch": _TEXTS,
+        },
     ),
     "zero-shot-classification": Task(_CLASSIFIES, ("tokenizer",), _NLI),
     "token-classification": Task(
         ("AutoModelForTokenClassification",),
         ("tokenizer",),
-        {"a text": Call(_text(_TEXT))}
+        {"a text": Call(_text(_TEXT)), "two texts as a batch": _TEXTS}
         | {
             f"aggregation {name}": Call(_text(_TEXT), {"aggregation_strategy": name})
             for name in ("simple", "first", "average", "max")
@@ -173,6 +202,47 @@ TASKS: dict[str, Task] = {
         ("processor", "tokenizer"),
         {"labels": Call(_image, {"candidate_labels": list(_LABELS)})},
     ),
+    "zero-shot-object-detection": Task(
+        ("AutoModelForZeroShotObjectDetection",),
+        ("processor", "tokenizer"),
+        {"labels": Call(_image, {"candidate_labels": list(_LABELS), "threshold": 0.0})},
+    ),
+    "image-feature-extraction": Task(
+        ("AutoModel",),
+        ("processor",),
+        {"an image": Call(_image), "pooled": Call(_image, {"pool": True})},
+        main_input="pixel_values",
+    ),
+    "image-to-image": Task(
+        ("AutoModelForImageToImage",), ("processor",), {"an image": Call(_image)}
+    ),
+    "keypoint-matching": Task(
+        ("AutoModelForKeypointMatching",),
+        ("processor",),
+        {"two images": Call(_images)},
+        computes=True,  # a forward returns which points it took for the same ones
+    ),
+    "document-question-answering": Task(
+        ("AutoModelForDocumentQuestionAnswering",),
+        ("tokenizer",),
+        {
+            "words and boxes": Call(
+                lambda _pipe: {"image": None, "question": _ASKED, "word_boxes": _BOXES}
+            )
+        },
+    ),
+    "visual-question-answering": Task(
+        ("AutoModelForVisualQuestionAnswering",),
+        ("processor", "tokenizer"),
+        {"a question": Call(lambda pipe: {"image": _image(pipe), "question": _ASKED})},
+        generates=True,
+    ),
+    "video-classification": Task(
+        ("AutoModelForVideoClassification",),
+        ("processor",),
+        {"a video": Call(lambda _pipe: films.PATH, {_FRAMES: films.COUNT})},
+        reads=films.read,
+    ),
     "image-to-text": Task(
         ("AutoModelForVision2Seq", "AutoModelForImageTextToText"),
         ("processor", "tokenizer"),
@@ -188,11 +258,19 @@ TASKS: dict[str, Task] = {
     "automatic-speech-recognition": Task(
         ("AutoModelForCTC", "AutoModelForSpeechSeq2Seq"),
         ("processor", "tokenizer"),
-        {"a sound": Call(_sound, {"generate_kwargs": _GREEDY})},
+        {
+            "a sound": Call(_sound, {"generate_kwargs": _GREEDY}),
+            "a sound, the times of words": Call(
+                _sound, {"generate_kwargs": _GREEDY, "return_timestamps": "word"}
+            ),
+            "two sounds as a batch": Call(_sounds, {"generate_kwargs": _GREEDY, **_BATCH}),
+        },
         generates=True,
     ),
     "audio-classification": Task(
-        ("AutoModelForAudioClassification",), ("processor",), {"a sound": Call(_sound)}
+        ("AutoModelForAudioClassification",),
+        ("processor",),
+        {"a sound": Call(_sound), "two sounds as a batch": Call(_sounds, _BATCH)},
     ),
     # a model of spectrograms gets a vocoder from the hub
     "text-to-audio": Task(
@@ -206,7 +284,12 @@ TASKS: dict[str, Task] = {
 
 def served(model: Any) -> list[str]:
     """Return the tasks that the model's class serves."""
-    return [name for name, task in TASKS.items() if any(_has(auto, model) for auto in task.autos)]
+    main_input = getattr(model, "main_input_name", "input_ids")
+    return [
+        name
+        for name, task in TASKS.items()
+        if task.main_input in ("", main_input) and any(_has(auto, model) for auto in task.autos)
+    ]
 
 
 def _has(auto: str, model: Any) -> bool:
@@ -224,8 +307,11 @@ def _has(auto: str, model: Any) -> bool:
 def arguments_of(call: Call, model: Any) -> Facts:
     """Return the arguments of a call; a model that does not generate gets none for that.
 
-    One that returns codes of a sound unless it is asked for the sound is asked for it.
+    One that returns codes of a sound unless it is asked for the sound is asked for it. One whose config has a number
+    of frames gets no other.
     """
+    if hasattr(model.config, _FRAMES):
+        call = call._replace(arguments={n: v for n, v in call.arguments.items() if n != _FRAMES})
     if (own := call.arguments.get(_OF_GENERATE)) is None:
         return call.arguments
     if not getattr(model, "can_generate", lambda: False)():
