@@ -87,13 +87,25 @@ def _found(case: Case, cells: list[Cell]) -> Iterator[str]:
 
 
 def _in_tables(case: Case, row: dict[str, Any]) -> Iterator[str]:
-    """Yield what the tables of a model's page show of processors that differ between the releases."""
-    compared = ((row.get("answers") or {}).get("processors") or {}).get("compared", {})
+    """Yield what the tables of a model's page show of processors and texts that differ between the releases."""
+    answers = row.get("answers") or {}
+    for difference in (*_of_processors(answers), *_of_texts(answers)):
+        text = " | ".join(map(str, difference.values()))
+        if _says(case, text):
+            yield text[:200]
+
+
+def _of_processors(answers: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    compared = (answers.get("processors") or {}).get("compared", {})
     for part in (part for of_stack in compared.values() for part in of_stack["parts"]):
-        for difference in part.get("differences", ()):
-            text = " | ".join(map(str, difference.values()))
-            if _says(case, text):
-                yield text[:200]
+        yield from part.get("differences", ())
+
+
+def _of_texts(answers: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    stacks = (answers.get("texts") or {}).get("stacks", {})
+    for operation in (each for of_stack in stacks.values() for each in of_stack["operations"]):
+        if (first := operation.get("first")) is not None:
+            yield {"operation": operation["operation"]} | first
 
 
 def _says(case: Case, text: str) -> bool:

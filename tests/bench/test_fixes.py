@@ -215,6 +215,16 @@ def test_what_the_table_of_processors_shows_counts():
     assert not judge(case(says=("mean",)), made).found
 
 
+def test_what_the_table_of_texts_shows_counts():
+    made = report(cell("reference"), cell())
+    first = {"case": "dicts", "reference": "raises KeyError: scaling", "candidate": "[1, 1]"}
+    operations = [{"operation": "pad", "first": first}, {"operation": "batch"}]
+    made["rows"][0]["answers"] = {"texts": {"stacks": {"5.3.0": {"operations": operations}}}}
+    assert judge(case(), made).found
+    assert judge(case(says=("^pad",)), made).found
+    assert not judge(case(says=("batch",)), made).found
+
+
 def test_a_finding_of_a_stack_counts():
     assert (
         marks([cell("reference"), cell()], {"stacks": [{"id": "5.2.0", "findings": [SB906]}]})

@@ -245,6 +245,26 @@ def test_a_collator_that_draws_is_left_out_and_one_without_its_tokens_too():
     assert not [c for c in facts("byte-level")["operations"]["collators"] if "mlm_prob" in c]
 
 
+def test_rows_of_each_form_are_padded_alike_and_a_form_that_is_refused_is_seen():
+    base = transformers.PreTrainedTokenizerBase
+    clean, plain = facts("wordpiece"), base.pad
+    by_form = {form: value(clean, "pad", form) for form in clean["operations"]["pad"]}
+    rows = by_form["dicts"]
+    assert len(by_form) == 6
+    assert all(each == rows for each in by_form.values())
+    assert len({len(row) for row in rows["items"]}) == 1
+
+    def refused(self, rows, *arguments, **named):
+        if isinstance(rows, list) and torch.is_tensor(rows[0]["input_ids"]):
+            raise TypeError
+        return plain(self, rows, *arguments, **named)
+
+    with mock.patch.object(base, "pad", refused):
+        planted = facts("wordpiece")
+    assert "raised" in value(planted, "pad", "dicts of tensors")
+    assert value(planted, "pad", "dicts") == rows
+
+
 def test_maps_of_windows_and_characters_are_asked():
     encoding = transformers.BatchEncoding
     differing, clean = planted(encoding, "char_to_token", lambda token: token and token + 1)

@@ -68,6 +68,7 @@ BATCHING = (
     "windows",
     "words",
     "collators",
+    "pad",
 )
 MARKING = (
     "places",
@@ -96,6 +97,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "attention mask of a batch": ("batch",),
     "word ids of words": ("words",),
     "collators": (ENCODE, BARE, "special tokens mask"),
+    "pad": (ENCODE, BARE),
     "places": (ENCODE, BARE, "offsets", "word ids"),
     CHAT_IDS: (TEXT, CONTINUED),
     "assistant mask": (CHAT_IDS,),

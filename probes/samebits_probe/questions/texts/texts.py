@@ -25,6 +25,7 @@ from samebits_probe.model import load
 from samebits_probe.questions.texts.backend import as_declared, backend_of
 from samebits_probe.questions.texts.chat import ids_of
 from samebits_probe.questions.texts.collated import collated
+from samebits_probe.questions.texts.padded import padded
 
 SECONDS = 20.0
 """Limit for all calls; a tokenizer of the library needs less than one."""
@@ -90,6 +91,7 @@ def facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
         names = corpus()["batch"]
         with _sides(tokenizer, "right", "right"):
             collated(outcomes, tokenizer, names, [texts[name] for name in names])
+            padded(outcomes, tokenizer, names, [texts[name] for name in names])
         _split(outcomes, tokenizer)
         _slow(outcomes, tokenizer, source, texts)
         _put_back(outcomes, backend_of(tokenizer), source, texts)
