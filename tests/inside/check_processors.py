@@ -872,3 +872,63 @@ def test_a_processor_of_trimaps_gets_one_in_the_size_of_each_image():
     assert [m.shape for m in calls._with_map(Mattes(), images)["trimaps"]] == [(8, 6), (4, 9)]
     outputs = calls.look(Mattes(), np.zeros((40, 30, 3), np.uint8))
     assert outputs["pixel_values"].shape == (40, 30, 4)
+
+
+class Reader:
+    """A processor of texts with images; one that ``needs`` images takes no text without any."""
+
+    image_processor, tokenizer, image_token, needs = object(), object(), "<image>", False
+    read = b""
+
+    def __call__(self, text=None, images=None, **_options):
+        if self.needs and not images:
+            raise ValueError
+        return {"input_ids": np.zeros(len(text)), "pixel_values": np.zeros(len(images or ()))}
+
+    def apply_chat_template(self, conversation, **_options):
+        (file, *_) = [part.get("path") for part in conversation[0]["content"]]
+        self.read = Path(file).read_bytes() if file else b""
+        return self(text=["what do you see?"], images=[file] if file else None)
+
+
+class Templating(Reader):
+    """One whose template is made into tokens without the processor."""
+
+    def apply_chat_template(self, conversation, **_options):
+        return {"input_ids": np.zeros(len(conversation))}
+
+
+def test_texts_without_images_are_asked_for_and_a_processor_that_refuses_them_is_seen():
+    clean, planted = Reader(), Reader()
+    planted.needs = True
+    cases = calls.of("processor", clean, talks=True)
+    alone = ("a text alone", "two texts of different lengths alone")
+    for name in (*alone, "a conversation of text alone, in one call"):
+        call = cases[name]
+        assert call.called(clean, call.made()).keys() == {"input_ids", "pixel_values"}
+        raised(ValueError, call.called, planted, call.made())
+    assert "an image alone" in cases
+
+
+def test_a_template_that_does_not_call_the_processor_is_not_asked_for_texts_alone():
+    reader = Templating()
+    call = calls.of("processor", reader, talks=True)["a conversation of text alone, in one call"]
+    reason = raised(calls.NotAsked, call.called, reader, call.made())
+    assert "does not call the processor" in str(reason)
+    assert Templating.__call__ is Reader.__call__
+
+
+def test_a_file_with_an_image_is_read_by_its_path_and_removed():
+    reader = Reader()
+    call = calls.of("processor", reader, talks=True)["a conversation with an image by its path"]
+    assert "pixel_values" in call.called(reader, call.made())
+    assert reader.read == samples.png_file()
+
+
+def test_tensors_have_the_pixels_of_the_arrays():
+    made = {name: make() for name, make in samples.arrays().items()}
+    first = made["uint8 array, channels first"]
+    assert made["uint8 tensor, channels first"].numpy().tobytes() == first.tobytes()
+    two = made["two images as one tensor"].numpy()
+    assert two.shape == (2, *first.shape)
+    assert two[0].tobytes() == first.tobytes() != two[1].tobytes()

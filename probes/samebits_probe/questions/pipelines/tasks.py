@@ -108,6 +108,8 @@ CHATS = (_chat, _image_chat)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
+_MASKS = ("Image", "Semantic", "Instance", "Universal")
+"""Kinds of segmentation, which one pipeline serves; it loads those of the last two by their own class."""
 _BATCH: Facts = {"batch_size": 2}
 _TEXTS = Call(_prompts, _BATCH)
 _IMAGES = {
@@ -187,7 +189,7 @@ TASKS: dict[str, Task] = {
     "image-classification": Task(("AutoModelForImageClassification",), ("processor",), _IMAGES),
     "object-detection": Task(("AutoModelForObjectDetection",), ("processor",), _IMAGES),
     "image-segmentation": Task(
-        ("AutoModelForImageSegmentation", "AutoModelForSemanticSegmentation"),
+        tuple(f"AutoModelFor{kind}Segmentation" for kind in _MASKS),
         ("processor",),
         _IMAGES,
     ),
@@ -256,7 +258,7 @@ TASKS: dict[str, Task] = {
         generates=True,
     ),
     "automatic-speech-recognition": Task(
-        ("AutoModelForCTC", "AutoModelForSpeechSeq2Seq"),
+        ("AutoModelForCTC", "AutoModelForTDT", "AutoModelForSpeechSeq2Seq"),
         ("processor", "tokenizer"),
         {
             "a sound": Call(_sound, {"generate_kwargs": _GREEDY}),

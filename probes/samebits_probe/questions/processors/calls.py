@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import transformers
@@ -151,6 +154,7 @@ def _of_videos() -> dict[str, Call]:
         samples.videos()["8 frames 64 x 48"],
         lambda processor, video: watch(processor, video, **_known(video)),
     )
+    calls["3 frames, a list of images"] = Call(samples.film, watch)
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
     calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
@@ -197,6 +201,8 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
             calls |= _of_pairs(own)
     calls |= _of_texts_and_videos(processor)
     calls |= _of_places(processor)
+    if calls and getattr(processor, "tokenizer", None) is not None:
+        calls |= _of_one_kind(processor)
     if talks:
         calls |= _of_conversations(processor)
     if _hears(processor):
@@ -210,6 +216,23 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
     if not calls and getattr(processor, "tokenizer", None) is None:
         return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images(processor)
     return calls
+
+
+def _of_one_kind(processor: Any) -> dict[str, Call]:
+    """Return calls with texts alone, as of a conversation before its first image, and with an image alone."""
+    calls = {
+        "a text alone": Call(lambda: ["what is a cat"], _read_texts),
+        "two texts of different lengths alone": Call(
+            lambda: ["what is a cat", "hello"], partial(_read_texts, padding=True)
+        ),
+    }
+    if getattr(processor, "image_processor", None) is not None:
+        calls["an image alone"] = Call(_one, look)
+    return calls
+
+
+def _read_texts(processor: Any, texts: list[str], **options: Any) -> Any:
+    return processor(text=texts, return_tensors="pt", **options)
 
 
 def _of_pairs(token: str) -> dict[str, Call]:
@@ -348,6 +371,11 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
         at_once[f"a conversation with {what} by its path"] = Call(
             lambda: None, _converse_by_path(kinds[what])
         )
+    if "an image" in made:
+        at_once["a conversation with an image by its path"] = Call(
+            samples.png_file, _converse_of_file
+        )
+    at_once["a conversation of text alone, in one call"] = Call(list, _converse_in_text)
     return calls | at_once
 
 
@@ -517,6 +545,34 @@ def _templated(processor: Any, parts: Iterable[dict[str, Any]]) -> Any:
         return_dict=True,
         return_tensors="pt",
     )
+
+
+def _converse_in_text(processor: Any, parts: list[dict[str, Any]]) -> Any:
+    """Return what the template makes of a conversation without media, of a release that gives it to the processor."""
+    owner, calls = type(processor), []
+    plain = owner.__call__
+
+    @wraps(plain)
+    def noted(self: Any, *arguments: Any, **named: Any) -> Any:
+        calls.append(named)
+        return plain(self, *arguments, **named)
+
+    with mock.patch.object(owner, "__call__", noted):
+        made = _templated(processor, parts)
+    if not calls:
+        raise NotAsked("apply_chat_template does not call the processor")
+    return made
+
+
+def _converse_of_file(processor: Any, content: bytes) -> Any:
+    """Return what the template makes of a conversation that names a file with an image."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "made.png")
+        path.write_bytes(content)
+        made = _templated(processor, [{"type": "image", "path": str(path)}])
+    if set(made) <= _OF_TEXTS_ALONE:
+        raise NotAsked(_NO_MEDIA)
+    return made
 
 
 def _converse_by_path(kind: str) -> Callable[[Any, Any], Any]:

@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import torch
 
 RATE = 16_000
 """Samples per second that most models expect."""
@@ -40,6 +41,11 @@ def png(image: np.ndarray) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
 
 
+def png_file() -> bytes:
+    """Return the bytes of a file with an image."""
+    return png(picture(71, 59, seed=4))
+
+
 def _chunk(name: bytes, data: bytes) -> bytes:
     checksum = zlib.crc32(name + data)
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", checksum)
@@ -53,7 +59,13 @@ def arrays() -> dict[str, Callable[[], Any]]:
         "uint8 array, channels first": lambda: np.ascontiguousarray(whole.transpose(2, 0, 1)),
         "float32 array in 0..1": lambda: whole.astype(np.float32) / np.float32(255),
         "small array": lambda: picture(9, 11, seed=1),
+        "uint8 tensor, channels first": lambda: _tensor(whole),
+        "two images as one tensor": lambda: torch.stack([_tensor(whole), _tensor(whole[::-1])]),
     }
+
+
+def _tensor(image: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
 
 
 def pictures() -> dict[str, Callable[[], Any]]:
@@ -68,7 +80,7 @@ def pictures() -> dict[str, Callable[[], Any]]:
         "palette": lambda: _palette(picture(50, 50, 1)[:, :, 0]),
         "one pixel": lambda: _pillow(picture(1, 1)),
         "very wide": lambda: _pillow(picture(30, 200)),
-        "PNG file": lambda: _opened(png(picture(71, 59, seed=4))),
+        "PNG file": lambda: _opened(png_file()),
         "two images": lambda: [_pillow(picture(64, 48)), _pillow(picture(40, 90, seed=5))],
         "RGB 224 x 224": lambda: _pillow(picture(224, 224, seed=2)),
         "RGB 480 x 360": lambda: _pillow(picture(480, 360, seed=3)),
@@ -117,6 +129,11 @@ def several_videos() -> dict[str, Callable[[], Any]]:
 def clip(height: int, width: int, count: int, seed: int = 0) -> np.ndarray:
     """Return a video, channels last."""
     return np.stack([picture(height, width, seed=seed + i) for i in range(count)])
+
+
+def film() -> list[Any]:
+    """Return a video of three frames, each an image of Pillow."""
+    return [_pillow(frame) for frame in videos()["3 frames"]()]
 
 
 def metadata(count: int) -> dict[str, Any]:
