@@ -79,6 +79,21 @@ def test_a_batch_without_a_token_for_padding_raises_as_the_pipeline_says():
     assert case.keys() == {"own"}
 
 
+def test_a_batch_that_is_compared_one_by_one_has_two_inputs_of_unequal_length():
+    batches = {
+        name: call
+        for name, task in tasks.TASKS.items()
+        for call in task.calls.values()
+        if call.is_batch
+    }
+    assert batches.keys() == {"text-generation", "image-text-to-text"}
+    assert all(call.arguments["batch_size"] == 2 for call in batches.values())
+    with mock.patch.object(tasks, "_image", return_value="an image"):
+        made = [call.made(None) for call in batches.values()]
+    assert all(len(first) < len(second) for first, second in made)
+    assert set(map(id, tasks.CHATS)) >= {id(batches["image-text-to-text"].made)}
+
+
 def test_a_class_serves_the_tasks_of_its_auto_classes():
     source = checkpoint()
     both = ["text-classification", "zero-shot-classification"]

@@ -172,18 +172,19 @@ def test_what_was_not_asked_is_not_compared():
         assert compared(other, signal(CLEAN)) == []
 
 
-def batch(**alone):
+def batch(task="text-generation", **alone):
     """Return a batch that is padded on the right, unless ``alone`` says else, and its prompts one by one."""
     own = {"fields": {"[0].text": {"exact": "'the dog'"}}}
     found = {"own": own, "padding": "right", "distance": 0.5, "in_float64": 0.5}
     together = called({"fields": {"[0].text": {"exact": "'the the'"}}})
-    return signal(together | {"one_by_one": found | alone}, name="text-generation")
+    return signal(together | {"one_by_one": found | alone}, name=task)
 
 
-def test_prompts_that_go_on_behind_their_padding_are_named():
-    (found,) = codes_of(batch(padding="left"), batch()).values()
+@pytest.mark.parametrize("task", ["text-generation", "image-text-to-text"])
+def test_prompts_that_go_on_behind_their_padding_are_named(task):
+    (found,) = codes_of(batch(task, padding="left"), batch(task)).values()
     assert found.code == "SB865"
-    assert found.where == "pipeline('text-generation'): a text"
+    assert found.where == f"pipeline('{task}'): a text"
     assert "by up to 0.5, and by 0.5 in float64" in found.evidence[0]
     assert found.evidence[1:] == ("[0].text: 'the the'", "one by one: 'the dog'")
 

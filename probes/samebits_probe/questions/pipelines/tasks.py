@@ -104,7 +104,14 @@ def _image_chat(_pipe: Any) -> Any:
     return [{"role": "user", "content": parts}]
 
 
-CHATS = (_chat, _image_chat)
+def _image_chats(pipe: Any) -> Any:
+    """Return two conversations with an image each, of which the second one is longer."""
+    said = ("assistant", "a cat, it seems"), ("user", "what is its name?")
+    turns = [{"role": who, "content": [{"type": "text", "text": text}]} for who, text in said]
+    return [_image_chat(pipe), [*_image_chat(pipe), *turns]]
+
+
+CHATS = (_chat, _image_chat, _image_chats)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
@@ -254,7 +261,12 @@ TASKS: dict[str, Task] = {
     "image-text-to-text": Task(
         ("AutoModelForImageTextToText",),
         ("processor", "tokenizer"),
-        {"a chat with an image": Call(_image_chat, {"generate_kwargs": _GREEDY})},
+        {
+            "a chat with an image": Call(_image_chat, {"generate_kwargs": _GREEDY}),
+            "two chats as a batch": Call(
+                _image_chats, {"generate_kwargs": _GREEDY, **_BATCH}, is_batch=True
+            ),
+        },
         generates=True,
     ),
     "automatic-speech-recognition": Task(
