@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.phases import exception_key
@@ -79,7 +80,8 @@ class Trials:
 
     async def _run(self, names: Sequence[str]) -> None:
         matrix = self._with(names, reference=names[0])
-        async with opened(self._order, self._environ, self._progress, matrix=matrix) as scheduler:
+        order = self._order.model_copy(update={"selection": self._only(names)})
+        async with opened(order, self._environ, self._progress, matrix=matrix) as scheduler:
             runs = await scheduler.observe()
             for name in names:
                 spec = self._spec(name)
@@ -98,8 +100,7 @@ class Trials:
             dict.fromkeys((first, before, after))
         )  # the first one makes checkpoints of recipes
         matrix = self._with(names, reference=before)
-        environments = tuple(self._spec(name).id for name in (before, after))
-        selection = Selection(environments=environments)
+        selection = self._only((before, after))
         order = self._order.model_copy(update={"causes": True, "selection": selection})
         report, _ = await run_matrix(order, self._environ, self._progress, matrix=matrix)
         return report
@@ -109,8 +110,20 @@ class Trials:
 
     def _with(self, names: Sequence[str], reference: str) -> Matrix:
         specs = tuple(map(self._spec, names))
-        update = {"stacks": specs, "reference": self._spec(reference).id, "expected": ()}
+        stacks = (*specs, *self._makers({spec.id for spec in specs}))
+        update = {"stacks": stacks, "reference": self._spec(reference).id, "expected": ()}
         return self._matrix.model_copy(update=update)
+
+    def _makers(self, ids: set[str]) -> Iterator[StackSpec]:
+        """Yield the user's environments that make checkpoints, of those that do not run."""
+        recipes = (model.build for model in self._matrix.models)
+        named = [recipe.stack for recipe in recipes if recipe is not None and recipe.stack]
+        for spec in self._matrix.stacks:
+            if spec.id not in ids and any(fnmatchcase(spec.id, pattern) for pattern in named):
+                yield spec
+
+    def _only(self, names: Sequence[str]) -> Selection:
+        return Selection(environments=tuple(self._spec(name).id for name in names))
 
     def _judged(
         self, stack: str, scheduler: Scheduler, runs: Mapping[CellId, tuple[Capture, ...]]
