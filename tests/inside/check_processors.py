@@ -926,7 +926,7 @@ def test_a_file_with_an_image_is_read_by_its_path_and_removed():
 
 
 def test_tensors_have_the_pixels_of_the_arrays():
-    made = {name: make() for name, make in samples.arrays().items()}
+    made = {name: make() for name, make in (samples.arrays() | samples.tensors()).items()}
     first = made["uint8 array, channels first"]
     assert made["uint8 tensor, channels first"].numpy().tobytes() == first.tobytes()
     two = made["two images as one tensor"].numpy()

@@ -69,7 +69,8 @@ def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
 
 def _of_images(processor: Any) -> dict[str, Call]:
     calls = {
-        name: Call(made, look) for name, made in (samples.arrays() | samples.pictures()).items()
+        name: Call(made, look)
+        for name, made in (samples.arrays() | samples.tensors() | samples.pictures()).items()
     }
     if _takes_videos(processor):
         clips = samples.videos() | samples.several_videos()

@@ -9,7 +9,6 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-import torch
 
 RATE = 16_000
 """Samples per second that most models expect."""
@@ -59,13 +58,18 @@ def arrays() -> dict[str, Callable[[], Any]]:
         "uint8 array, channels first": lambda: np.ascontiguousarray(whole.transpose(2, 0, 1)),
         "float32 array in 0..1": lambda: whole.astype(np.float32) / np.float32(255),
         "small array": lambda: picture(9, 11, seed=1),
-        "uint8 tensor, channels first": lambda: _tensor(whole),
-        "two images as one tensor": lambda: torch.stack([_tensor(whole), _tensor(whole[::-1])]),
     }
 
 
-def _tensor(image: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
+def tensors() -> dict[str, Callable[[], Any]]:
+    """Return images as tensors with their channels first, by the name of the case."""
+    import torch  # noqa: PLC0415  the other samples are tested where no torch is
+
+    whole = arrays()["uint8 array, channels first"]()
+    return {
+        "uint8 tensor, channels first": lambda: torch.from_numpy(whole),
+        "two images as one tensor": lambda: torch.from_numpy(np.stack([whole, whole[:, ::-1]])),
+    }
 
 
 def pictures() -> dict[str, Callable[[], Any]]:
