@@ -29,6 +29,7 @@ PUT_BACK = "put back: "
 """Before the names of the parts that are as tokenizer.json has them in an operation that tries a
 cause; its results are ids without special tokens."""
 TEXT, CONTINUED, CHAT_IDS = "rendered text", "continued text", "ids"
+PADDED = "pad"
 
 _OF_IDS = (
     "tensors",
@@ -68,7 +69,7 @@ BATCHING = (
     "windows",
     "words",
     "collators",
-    "pad",
+    PADDED,
 )
 MARKING = (
     "places",
@@ -97,7 +98,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "attention mask of a batch": ("batch",),
     "word ids of words": ("words",),
     "collators": (ENCODE, BARE, "special tokens mask"),
-    "pad": (ENCODE, BARE),
+    PADDED: (ENCODE, BARE),
     "places": (ENCODE, BARE, "offsets", "word ids"),
     CHAT_IDS: (TEXT, CONTINUED),
     "assistant mask": (CHAT_IDS,),

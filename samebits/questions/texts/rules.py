@@ -19,6 +19,7 @@ from samebits.questions.texts.compare import (
     ENCODE,
     MARKING,
     OF_RENDERED,
+    PADDED,
     TEXT,
     differences,
     is_raised,
@@ -146,9 +147,10 @@ def _special_changes(reference: TokenizerSignal, candidate: TokenizerSignal) -> 
 def _raises(case: Case) -> Iterator[Sighting]:
     """Find operations that raise here and return something in the reference.
 
-    A continued message for which only one side raises is SB826.
+    A continued message for which only one side raises is SB826, and a form of rows is SB887.
     """
-    differing = [c for c in compared(case) if c.n_raised and c.operation != CONTINUED]
+    of_release = (CONTINUED, PADDED)
+    differing = [c for c in compared(case) if c.n_raised and c.operation not in of_release]
     if not differing:
         return
     lines: list[str] = []
@@ -229,6 +231,20 @@ def _first_raised_by_one(case: Case, operation: str) -> Place | None:
     return place(operation, first, reference, candidate) if first is not None else None
 
 
+def _refused_rows(case: Case) -> Iterator[Sighting]:
+    """Find forms of rows that ``tokenizer.pad`` refuses on one side alone."""
+    texts = texts_pair(case)
+    if texts is None or not all(side.corpus for side in texts):
+        return
+    reference, candidate = (side.corpus for side in texts)
+    assert reference is not None
+    assert candidate is not None
+    for each in differences(PADDED, reference, candidate):
+        if is_raised(each):
+            first = place(PADDED, each, reference, candidate)
+            yield Sighting(f"pad: {first.case}", _sides(case, first))
+
+
 def _template_names(conversations: Outcomes | None) -> tuple[str, ...]:
     return tuple(conversations.operations.get("template", {})) if conversations else ()
 
@@ -247,4 +263,5 @@ RULES = (
     Rule("SB820", _differing(*OF_RENDERED)),
     Rule("SB826", _continued_otherwise),
     Rule("SB829", _differing("tensors")),
+    Rule("SB887", _refused_rows),
 )

@@ -31,6 +31,7 @@ CORPUS = {
     "stream": {"words": "a b", "digits": "1"},
     "tokens of ids": {"drawn": ["a", "b"], "size": [9]},
     "batch": {"padded": [[1, 5, 6], [1, 7, 0]]},
+    "pad": {"dicts": [[1, 5, 6], [1, 7, 0]]},
 }
 CHATS = {
     "template": {"default": [9, "00"]},
@@ -175,6 +176,7 @@ def test_what_a_put_back_part_gives_is_not_a_result_of_the_tokenizer():
         ("SB816", {"batch": {"padded": [[1, 5, 6], [0, 1, 7]]}}, None, "batch: padded"),
         ("SB817", {"tokens of ids": {"drawn": ["a", "c"]}}, None, "LlamaTokenizerFast"),
         ("SB818", {"batch": {"padded": ValueError("no pad token")}}, None, "batch"),
+        ("SB887", {"pad": {"dicts": TypeError("iteration over one row")}}, None, "pad: dicts"),
         (
             "SB819",
             None,
