@@ -184,10 +184,9 @@ _WITHOUT_CLASS = r"'NoneType' object has no attribute '(__name__|from_pretrained
 
 def _unlike_class(case: Case) -> Iterator[Sighting]:
     """Find a model class that an Auto class refuses for its ``config_class``, or one that has none."""
-    of_none = case.raised("AttributeError", _WITHOUT_CLASS) is not None
-    if of_none and "config_class" not in case.frames[-1].code:
-        return
-    if of_none or case.raised("ValueError", _INCONSISTENT):
+    line = case.frames[-1].code if case.frames else ""
+    has_none = "config_class" in line and case.raised("AttributeError", _WITHOUT_CLASS)
+    if has_none or case.raised("ValueError", _INCONSISTENT):
         yield Sighting(case.raised_at(), case.exception_lines())
 
 

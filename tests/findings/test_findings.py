@@ -380,6 +380,9 @@ def test_a_config_class_that_an_auto_class_refuses_is_named():
     message = "'NoneType' object has no attribute '__name__'"
     assert codes_of(failed("AttributeError", message, compared)) == ["SB216"]
     assert codes_of(failed("AttributeError", message, frame(code="x.__name__"))) == []
+    without_lines = failed("AttributeError", message)
+    failure = without_lines.failure.model_copy(update={"frames": ()})
+    assert codes_of(without_lines.model_copy(update={"failure": failure})) == []
 
 
 def test_beams_that_raise_are_named_only_beside_a_reordering_of_the_models_own():
