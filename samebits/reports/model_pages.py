@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_SECTION = 5_000
 """Limit in characters for a section of a page; report.json has all of it."""
-MAX_FINDINGS = 15_000
+MAX_FINDINGS = 18_000
 """Limit for the findings of a model, whose evidence the first screen refers to."""
 MAX_STORIES = 18_000
 """Limit for the sections about differences together."""
