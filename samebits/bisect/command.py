@@ -174,7 +174,7 @@ def _culprit(culprit: Culprit) -> Iterator[str]:
         yield f"            {culprit.date}{pull}"
     else:
         n = len(culprit.skipped)
-        yield f"commit      one of {n + 1}, of which all but the last could not be tried:"
+        yield f"commit      one of {n + 1}; only the last of them could be tried:"
         for untried in culprit.skipped:
             yield f"            {untried.sha[:10]} {untried.title}"
         yield f"            {culprit.sha[:10]} {culprit.title}"

@@ -55,12 +55,13 @@ async def search(
         marks = sorted({p for number in tier for p in (number - 1, number) if 0 < p < last})
         while asked := list(_next(states, marks, width)):
             states |= await ask(asked)
-    found: tuple[list[Change], list[Change]] = ([], [])
+    followed: list[Change] = []
+    rest: list[Change] = []
     for before, after in steps(states):
         inside = tuple(range(before + 1, after))
-        found[not states.keys() >= {*inside}].append(Change(before, after, inside))
-    followed, rest = map(tuple, found)
-    return Found(followed, states, rest)
+        is_followed = states.keys() >= {*inside}
+        (followed if is_followed else rest).append(Change(before, after, inside))
+    return Found(tuple(followed), states, tuple(rest))
 
 
 def steps(states: Mapping[int, State | None]) -> Iterator[tuple[int, int]]:

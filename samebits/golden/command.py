@@ -272,8 +272,8 @@ def _judged(each: Judged) -> Iterator[str]:
         )
     for change in each.changes:
         yield from _change(change)
-    found = [line for line in each.commits if line]
-    yield from (_line("" if number else "search", line) for number, line in enumerate(found))
+    commits = [line for line in each.commits if line]
+    yield from (_line("" if number else "search", line) for number, line in enumerate(commits))
     if each.reason:
         yield _line("why", each.reason)
     yield _line("do", _remedy(each))

@@ -81,8 +81,8 @@ FILES = (
 @pytest.mark.parametrize("path", FILES)
 def test_a_pin_or_a_lock_states_one_version(path):
     assert pins.is_read(path)
-    found = pins.stated(path, text_of(path, NEW).encode())
-    assert {(one.package, one.version) for one in found} == {("transformers", NEW)}
+    bumped = pins.stated(path, text_of(path, NEW).encode())
+    assert {(one.package, one.version) for one in bumped} == {("transformers", NEW)}
 
 
 @pytest.mark.parametrize("path", ["my_setup.py", "README.txt", "package-lock.json", "x/main.lock"])
@@ -130,10 +130,10 @@ def test_a_build_of_conda_is_exact():
 @given(st.sampled_from(FILES), st.binary(max_size=200) | st.text().map(str.encode))
 def test_any_content_is_read_or_refused(path, content):
     try:
-        found = pins.stated(path, content)
+        bumped = pins.stated(path, content)
     except pins.UnreadableError:
         return
-    assert {one.package for one in found} <= set(pins.PACKAGES)
+    assert {one.package for one in bumped} <= set(pins.PACKAGES)
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.sampled_from(FILES))
@@ -164,17 +164,17 @@ def pinned(version, package="transformers"):
 
 @pytest.mark.parametrize("path", FILES)
 def test_a_planted_bump_is_found_and_its_clean_twin_is_not(path):
-    found = judged({path: text_of(path, OLD)}, {path: text_of(path, NEW)})
-    assert found.moves == (bump.Move("transformers", OLD, NEW, (path,)),)
-    assert found.problems == ()
+    bumped = judged({path: text_of(path, OLD)}, {path: text_of(path, NEW)})
+    assert bumped.moves == (bump.Move("transformers", OLD, NEW, (path,)),)
+    assert bumped.problems == ()
     more = " " if path == "Pipfile.lock" else "\n# touched\n"
     twin = judged({path: text_of(path, OLD)}, {path: text_of(path, OLD) + more})
     assert twin == bump.Found(pins={"transformers": OLD})
 
 
 def test_the_same_version_in_other_words_does_not_move():
-    found = judged({R: pinned("4.57")}, {R: "transformers[torch]==4.57.0\n"})
-    assert (found.moves, found.problems) == ((), ())
+    bumped = judged({R: pinned("4.57")}, {R: "transformers[torch]==4.57.0\n"})
+    assert (bumped.moves, bumped.problems) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_the_same_version_in_other_words_does_not_move():
     ],
 )
 def test_a_range_is_said_and_not_resolved(before, after):
-    found = judged({R: f"transformers{before}"}, {R: f"transformers{after}"})
-    assert found.moves == ()
-    (problem,) = found.problems
+    bumped = judged({R: f"transformers{before}"}, {R: f"transformers{after}"})
+    assert bumped.moves == ()
+    (problem,) = bumped.problems
     assert "state one with ==" in problem
     assert "secret" not in problem
 
@@ -226,9 +226,9 @@ ADDRESSES = {
 def test_an_address_that_moves_is_said_and_its_clean_twin_is_not(name):
     path, text = ADDRESSES[name]
     old, new = (text.format(commit) for commit in ("0123abc", "4567def"))
-    found = judged({path: old}, {path: new})
-    (problem,) = found.problems
-    assert (found.moves, "secret" in problem) == ((), False)
+    bumped = judged({path: old}, {path: new})
+    (problem,) = bumped.problems
+    assert (bumped.moves, "secret" in problem) == ((), False)
     assert "from a range or an address no version follows" in problem
     assert judged({path: old}, {path: f"{old}\n# touched\n"}).problems == ()
 
@@ -247,8 +247,8 @@ def test_an_address_of_another_package_is_none_of_ours(text):
 
 def test_an_index_beside_the_usual_one_is_no_address():
     lock = '[[package]]\nname = "torch"\nversion = "{}"\n[package.source]\ntype = "legacy"\nurl = "x"\n'
-    found = judged({"poetry.lock": lock.format("2.6.0")}, {"poetry.lock": lock.format("2.7.0")})
-    assert found.moves == (bump.Move("torch", "2.6.0", "2.7.0", ("poetry.lock",)),)
+    bumped = judged({"poetry.lock": lock.format("2.6.0")}, {"poetry.lock": lock.format("2.7.0")})
+    assert bumped.moves == (bump.Move("torch", "2.6.0", "2.7.0", ("poetry.lock",)),)
 
 
 def test_the_projects_own_version_in_its_lock_is_no_bump():
@@ -263,8 +263,8 @@ def test_builds_of_one_version_are_one():
         {L: lock.format(v), P: project.format(v), R: pinned(f"{v}+cu126", "torch")}
         for v in ("2.6.0", "2.7.0")
     )
-    found = judged(before, after)
-    assert found == bump.Found((bump.Move("torch", "2.6.0", "2.7.0", (P, R, L)),))
+    bumped = judged(before, after)
+    assert bumped == bump.Found((bump.Move("torch", "2.6.0", "2.7.0", (P, R, L)),))
     assert judged(before, before | {P: f"{before[P]}# x\n"}).pins == {"torch": "2.6.0"}
     (move,) = judged({R: pinned("2.6.0+cpu", "torch")}, {R: pinned("2.6.0+cu126", "torch")}).moves
     assert (move.before, move.after) == ("2.6.0+cpu", "2.6.0+cu126")
@@ -273,32 +273,32 @@ def test_builds_of_one_version_are_one():
 def test_a_lock_says_what_a_range_leaves_open():
     before = {P: text_of(P, OLD).replace("==", ">="), L: text_of(L, OLD)}
     after = {P: text_of(P, NEW).replace("==", ">="), L: text_of(L, NEW)}
-    found = judged(before, after)
-    assert found.moves == (bump.Move("transformers", OLD, NEW, (L,)),)
-    assert found.problems == ()
+    bumped = judged(before, after)
+    assert bumped.moves == (bump.Move("transformers", OLD, NEW, (L,)),)
+    assert bumped.problems == ()
 
 
 def test_files_that_move_to_other_versions_disagree():
-    found = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, "5.1.0")})
-    assert found.moves == ()
-    assert "disagree" in found.problems[0]
-    assert R in found.problems[0]
-    assert L in found.problems[0]
+    bumped = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, "5.1.0")})
+    assert bumped.moves == ()
+    assert "disagree" in bumped.problems[0]
+    assert R in bumped.problems[0]
+    assert L in bumped.problems[0]
 
 
 def test_a_file_that_stays_behind_is_named():
-    found = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, OLD)})
-    assert found.moves == (bump.Move("transformers", OLD, NEW, (R,)),)
-    assert found.notes == ("`uv.lock` still states transformers 4.57.1.",)
+    bumped = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, OLD)})
+    assert bumped.moves == (bump.Move("transformers", OLD, NEW, (R,)),)
+    assert bumped.notes == ("`uv.lock` still states transformers 4.57.1.",)
 
 
 def test_two_versions_in_one_file_are_not_chosen_between():
     forked = (
         "transformers==5.2.0; python_version>='3.10'\ntransformers==5.1.0; python_version<'3.10'\n"
     )
-    found = judged({R: pinned(OLD)}, {R: forked})
-    assert found.moves == ()
-    assert len(found.problems) == 1
+    bumped = judged({R: pinned(OLD)}, {R: forked})
+    assert bumped.moves == ()
+    assert len(bumped.problems) == 1
     one_of_two = judged({R: forked}, {R: forked.replace(NEW, "5.3.0")})
     assert one_of_two.moves == (bump.Move("transformers", NEW, "5.3.0", (R,)),)
 
@@ -371,30 +371,30 @@ def moved(*moves, **pinned):
 
 
 def test_a_check_compares_releases_of_transformers_alone():
-    to_run, found = bump._to_run(
+    to_run, bumped = bump._to_run(
         moved(("transformers", NEW, OLD), ("torch", "2.6.0", "2.7.0")), None
     )
     assert to_run == {"from": OLD, "to": NEW}
-    assert "goes back" in found.notes[0]
-    assert "torch is the same on both sides" in found.problems[0]
+    assert "goes back" in bumped.notes[0]
+    assert "torch is the same on both sides" in bumped.problems[0]
     assert bump._to_run(moved(("torch", "2.6.0", "2.7.0")), None)[0] == {}
 
 
 def test_what_is_no_release_is_not_run():
-    to_run, found = bump._to_run(moved(("transformers", OLD, "5.0.0rc1")), None)
+    to_run, bumped = bump._to_run(moved(("transformers", OLD, "5.0.0rc1")), None)
     assert to_run == {}
-    assert "no release" in found.problems[0]
-    to_run, found = bump._to_run(moved(("torch", "2.6.0+cpu", "2.6.0+cu126")), None)
+    assert "no release" in bumped.problems[0]
+    to_run, bumped = bump._to_run(moved(("torch", "2.6.0+cpu", "2.6.0+cu126")), None)
     assert to_run == {}
-    assert "Only the build" in found.problems[0]
+    assert "Only the build" in bumped.problems[0]
 
 
 def test_an_unpinned_transformers_is_said(tmp_path):
     path = tmp_path / "matrix.yaml"
     path.write_text(MATRICES["flow"])
-    to_run, found = bump._to_run(moved(("torch", "2.6.0+cpu", "2.7.0+cpu")), path)
+    to_run, bumped = bump._to_run(moved(("torch", "2.6.0+cpu", "2.7.0+cpu")), path)
     assert to_run["from"] == "before"
-    assert "No file pins transformers" in found.notes[0]
+    assert "No file pins transformers" in bumped.notes[0]
     assert '"torch": "2.6.0"' in (tmp_path / bump.MATRIX).read_text()
 
 

@@ -166,8 +166,8 @@ def programs(model, **prompts):
 
 def test_a_second_program_of_torch_export_is_made_only_where_the_first_is_refused_or_has_an_image():
     both, one = ["rich", "short"], ["rich"]
-    found = programs(Plain(), rich=MASKED, short=IDS)
-    assert found == {"torch.export": one, "torch.jit.trace": both}
+    made = programs(Plain(), rich=MASKED, short=IDS)
+    assert made == {"torch.export": one, "torch.jit.trace": both}
     assert programs(SkipsMasks(), rich=MASKED, short=MASKED)["torch.export"] == both
 
     class Sees(Plain):

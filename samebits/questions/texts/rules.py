@@ -5,7 +5,7 @@ A rule looks only at results whose inputs are the same on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Check, Rule, Sighting
@@ -21,6 +21,7 @@ from samebits.questions.texts.compare import (
     OF_RENDERED,
     PADDED,
     TEXT,
+    Difference,
     differences,
     is_raised,
     place,
@@ -166,19 +167,21 @@ def _raises(case: Case) -> Iterator[Sighting]:
 
 
 def _first_raised(case: Case, operation: str) -> Place | None:
+    """Return the first case for which the candidate raises."""
+    return next(_places(case, operation, lambda each: bool(each.candidate.raised)), None)
+
+
+def _places(case: Case, operation: str, counts: Callable[[Difference], bool]) -> Iterator[Place]:
+    """Yield the differences of one operation that count, of texts and of conversations."""
     texts = texts_pair(case)
-    assert texts is not None
-    pairs = (
-        (texts[0].corpus, texts[1].corpus),
-        (texts[0].conversations, texts[1].conversations),
-    )
+    if texts is None:
+        return
+    before, after = texts
+    pairs = (before.corpus, after.corpus), (before.conversations, after.conversations)
     for reference, candidate in pairs:
-        if reference is None or candidate is None:
-            continue
-        for difference in differences(operation, reference, candidate):
-            if difference.candidate.raised:
-                return place(operation, difference, reference, candidate)
-    return None
+        if reference is not None and candidate is not None:
+            differing = filter(counts, differences(operation, reference, candidate))
+            yield from (place(operation, each, reference, candidate) for each in differing)
 
 
 def _rendered_otherwise(case: Case) -> Iterator[Sighting]:
@@ -213,36 +216,18 @@ def _continued_otherwise(case: Case) -> Iterator[Sighting]:
     if continued is None or not continued.n_differ:
         return
     sighting = _sighting(case, [continued])
-    raised = _first_raised_by_one(case, CONTINUED) if _is_returned(continued) else None
+    by_one = _places(case, CONTINUED, is_raised)
+    raised = next(by_one, None) if _is_returned(continued) else None
     if raised is not None:
         lines = (f"{CONTINUED}: {raised.case}", *_sides(case, raised))
         sighting = sighting._replace(evidence=(*sighting.evidence, *lines))
     yield sighting
 
 
-def _first_raised_by_one(case: Case, operation: str) -> Place | None:
-    """Return the first conversation for which one side raises, and not the other."""
-    texts = texts_pair(case)
-    assert texts is not None
-    reference, candidate = (side.conversations for side in texts)
-    assert reference is not None
-    assert candidate is not None
-    first = next(filter(is_raised, differences(operation, reference, candidate)), None)
-    return place(operation, first, reference, candidate) if first is not None else None
-
-
 def _refused_rows(case: Case) -> Iterator[Sighting]:
     """Find forms of rows that ``tokenizer.pad`` refuses on one side alone."""
-    texts = texts_pair(case)
-    if texts is None or not all(side.corpus for side in texts):
-        return
-    reference, candidate = (side.corpus for side in texts)
-    assert reference is not None
-    assert candidate is not None
-    for each in differences(PADDED, reference, candidate):
-        if is_raised(each):
-            first = place(PADDED, each, reference, candidate)
-            yield Sighting(f"pad: {first.case}", _sides(case, first))
+    for refused in _places(case, PADDED, is_raised):
+        yield Sighting(f"pad: {refused.case}", _sides(case, refused))
 
 
 def _template_names(conversations: Outcomes | None) -> tuple[str, ...]:

@@ -284,6 +284,6 @@ def report_in(case: Case) -> TrainerReport | None:
 
 
 def comparison_in(case: Case) -> TrainerComparison | None:
-    """Return what Trainer does with a cell beside the reference; None if that was not compared."""
+    """Return how Trainer's run of a cell differs from the reference's; None if they were not compared."""
     report = report_in(case)
     return report.comparison if report is not None else None

@@ -51,7 +51,7 @@ class Task(NamedTuple):
     main_input: str = ""
     """The input of the models that it is for, where its Auto class has all of them."""
     reads: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """What stands in for the reading of files."""
+    """Replaces the reading of files while the pipeline runs."""
 
 
 def _text(text: str) -> Callable[[Any], Any]:
@@ -106,8 +106,8 @@ def _image_chat(_pipe: Any) -> Any:
 
 def _image_chats(pipe: Any) -> Any:
     """Return two conversations with an image each, of which the second one is longer."""
-    said = ("assistant", "a cat, it seems"), ("user", "what is its name?")
-    turns = [{"role": who, "content": [{"type": "text", "text": text}]} for who, text in said]
+    messages = ("assistant", "a cat, it seems"), ("user", "what is its name?")
+    turns = [{"role": who, "content": [{"type": "text", "text": text}]} for who, text in messages]
     return [_image_chat(pipe), [*_image_chat(pipe), *turns]]
 
 

@@ -19,9 +19,9 @@ _MAX_NAMES = 3
 
 def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield a call for a model that takes images, videos or sounds, whose positions may be fractions."""
-    seen = next((fed for fed in subject.prompts.values() if has_media(fed)), None)
-    if seen is not None and _tables(subject.model):
-        yield "positions in bfloat16", partial(_places, subject.model, seen)
+    fed = next(filter(has_media, subject.prompts.values()), None)
+    if fed is not None and _tables(subject.model):
+        yield "positions in bfloat16", partial(_places, subject.model, fed)
 
 
 def _places(model: Any, fed: Facts) -> str:

@@ -25,12 +25,10 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _returned(subject: Subject) -> str:
     """Return how many layers a cache has, and how much of the encoder's output its keys are of."""
-    fed = next(iter(subject.prompts.values()), None)
-    if fed is None:
-        if reason := subject.refuses_text():
-            raise NoMeaning(reason)
-        ids = subject.ids()
-        fed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if not (fed := subject.fed()):
+        raise NoMeaning(subject.refuses_text())
+    if not subject.prompts:
+        fed = fed | {"attention_mask": torch.ones_like(fed["input_ids"])}
     with torch.no_grad():
         try:
             output = subject.model.generate(**fed, **_STEPS, **_RETURNED)

@@ -22,11 +22,8 @@ _MAX_NAMES = 3
 
 def settings(subject: Subject) -> Facts:
     """Return setting -> what came of a forward with it, of the first prompt or of a text; {} where there is neither."""
-    fed = next(iter(subject.prompts.values()), None)
-    if fed is None:
-        if subject.refuses_text():
-            return {}
-        fed = {"input_ids": subject.ids()}
+    if not (fed := subject.fed()):
+        return {}
     return {
         f"model.config.{name} = {value}": asked(partial(_set, subject.model, fed, name, value))
         for name, value in _SETTINGS.items()

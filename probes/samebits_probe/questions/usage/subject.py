@@ -60,6 +60,12 @@ class Subject:
             return f"the plain forward raised {error_text(error)}"
         return ""
 
+    def fed(self) -> dict[str, Any]:
+        """Return the arguments of the cell's first prompt, else those of a text; {} if the model takes no text."""
+        if self.prompts:
+            return next(iter(self.prompts.values()))
+        return {} if self.refuses_text() else {"input_ids": self.ids()}
+
     def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
         """Return one row of token ids that follow from the name."""
         try:
