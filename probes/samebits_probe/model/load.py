@@ -506,8 +506,8 @@ def _model_class(config: Any, source: Source) -> Any:
     """
     if source.model_class is not None:
         return packages.named_class(source.model_class)
-    auto_map = getattr(config, "auto_map", None) or {}
-    if source.trust_remote_code and auto_map:
+    auto_map = own_classes(config, source)
+    if auto_map:
         return getattr(transformers, auto_class_of(auto_map, architectures(config, source)))
     names = [source.chosen_class] if source.chosen_class else architectures(config, source)
     name = next(iter(names), None)
@@ -571,15 +571,24 @@ def _is_of(model_class: Any, config: Any) -> bool:
     return bool(getattr(config_class, "model_type", None) == config.model_type)
 
 
-def auto_class_of(auto_map: dict[str, Any], architectures: Iterable[str]) -> str:
+def own_classes(config: Any, source: Source) -> dict[str, str]:
+    """Return Auto class -> the place of the checkpoint's own class that ``auto_map`` names for it.
+
+    Empty without ``trust_remote_code``, as no release reads it then.
+    """
+    named = getattr(config, "auto_map", None) or {}
+    return {name: str(place) for name, place in named.items()} if source.trust_remote_code else {}
+
+
+def auto_class_of(auto_map: dict[str, str], architectures: Iterable[str]) -> str:
     """Return the name of the Auto class to load remote code with.
 
     It is the one that maps to the class that saved the checkpoint. Any other class would give the
     head of the checkpoint up, or a head random weights.
     """
     classes = {
-        name: str(reference).rpartition(".")[2]
-        for name, reference in auto_map.items()
+        name: place.rpartition(".")[2]
+        for name, place in auto_map.items()
         if name.startswith("AutoModel")
     }
     saved_by = next((name for name in architectures if name in classes.values()), None)
@@ -603,9 +612,7 @@ def class_of(config: Any, source: Source) -> Any:
     chosen = _model_class(config, source)
     if not hasattr(chosen, "_model_mapping"):
         return chosen
-    auto_map = getattr(config, "auto_map", None) or {}
-    if source.trust_remote_code and chosen.__name__ in auto_map:
-        reference = auto_map[chosen.__name__]
+    if reference := own_classes(config, source).get(chosen.__name__):
         return get_class_from_dynamic_module(reference, source.where, revision=source.revision)
     return _get_model_class(config, chosen._model_mapping)
 

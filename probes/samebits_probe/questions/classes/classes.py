@@ -165,8 +165,8 @@ def declared(source: load.Source, model: Any) -> dict[str, Any]:
 
     A file that does not import is left to the load, whose exception is an answer.
     """
-    named = getattr(model.config, "auto_map", None) or {}
-    wanted = {name: str(named[name]) for name in _AUTO if name in named}
+    named = load.own_classes(model.config, source)
+    wanted = {name: named[name] for name in _AUTO if name in named}
     own = type(model).__name__
     return {
         name: _imported(place, source) or getattr(transformers, name)

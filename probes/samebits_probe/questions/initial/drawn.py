@@ -108,9 +108,7 @@ def _head(source: load.Source, own_class: Any, config: Any) -> dict[str, Facts]:
 def _other_heads(source: load.Source, own_class: Any, config: Any) -> list[str]:
     """Return the Auto classes that load another class than the checkpoint's own, those to classify first."""
     mapped = {
-        name: reference.rpartition(".")[2]
-        for name, reference in (getattr(config, "auto_map", None) or {}).items()
-        if isinstance(reference, str)
+        name: place.rpartition(".")[2] for name, place in load.own_classes(config, source).items()
     }
     known = {name: kind.__name__ for name, kind in asked(source).items() if kind is not None}
     first: dict[str, str] = {}
