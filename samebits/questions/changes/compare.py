@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.changes import parts
-from samebits.questions.changes.files import area_of, is_of_generation
+from samebits.questions.changes.files import area_of, is_of_generation, never_run
 from samebits.questions.changes.reach import owner_of, reached
 from samebits.questions.changes.records import Step, Unrun
 
@@ -28,7 +28,7 @@ FEW = 3
 """Definitions that ran and are named at most: of more, their names say little of a difference."""
 _TRANSFORMERS = "transformers/"
 _COMPUTES = re.compile(
-    r"(models|loss|generation)/|(modeling|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
+    r"(models|loss|generation)/|(modeling(?!_utils)|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
 )
 """Files that compute tensors, ids or inputs; others load, save, train, report."""
 _ORDER: Mapping[Near, int] = {"own": 0, "ran": 1, "imported": 2}
@@ -74,6 +74,8 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
             ran.append(place.name)
         elif not model.generates and is_of_generation(place.file):
             unreached["class"] += 1
+        elif has_run and (why := never_run(*place)):
+            unreached[why] += 1
         elif has_run:
             entry = _unrun(place, reference, candidate, 0, model)
             entry = entry.model_copy(update={"ran_elsewhere": True})

@@ -26,6 +26,17 @@ _OPTIONAL = (
     "utils/quantization_config",
 )
 """Starts of files that need a quantized checkpoint, a device or another package."""
+_DEVICES = re.compile(
+    r"distributed/|integrations/(hub_kernels|tensor_parallel|fsdp|deepspeed|mxfp4|accelerate)"
+)
+"""Starts of files whose other branches need several devices or kernels, whatever else of them runs."""
+_OF_DEVICES = re.compile(
+    r"(?i)(^|[._])(tp|ep|fsdp|ddp|tpu|xla|cuda)_|distributed?(_|$)|parallel(_|ize|$)|device_mesh|deepspeed"
+    r"|kernel|caching_allocator"
+)
+"""In names of what needs several devices, an accelerator or its kernels."""
+_OF_HUB = re.compile(r"push_to_hub|init_hf_repo|model_card|_upload_")
+"""In names of what writes to the hub."""
 _MESSAGES = (
     "__init__",
     "debug_utils",
@@ -99,6 +110,20 @@ def kind_of(file: str) -> Kind | None:
 def is_of_model(file: str) -> bool:
     """Return True for a file in the folder of a model."""
     return _MODEL.match(file) is not None
+
+
+def never_run(file: str, name: str) -> Why | None:
+    """Return why no run on one CPU without a network enters code outside of models; None if one may."""
+    if is_of_model(file):
+        return None
+    if _DEVICES.match(file) or _OF_DEVICES.search(name):
+        return "package"
+    return "message" if _OF_HUB.search(name) else None
+
+
+def makes_modules(file: str) -> bool:
+    """Return True for a file whose classes are parts of models, which a load makes."""
+    return is_of_model(file) or file == "modeling_layers.py"
 
 
 def is_of_generation(file: str) -> bool:

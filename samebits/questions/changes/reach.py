@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.questions.changes.files import is_of_model, is_run_by, reasons
+from samebits.questions.changes.files import (
+    is_of_generation,
+    is_run_by,
+    makes_modules,
+    never_run,
+    reasons,
+)
 
 if TYPE_CHECKING:
     from samebits.questions.changes.records import Why
@@ -86,8 +92,9 @@ def reached(release: Release, calls: Calls, model: Model) -> Reached:
     left_out = reasons(release, closure, calls.compared, model.off)
     within = {place: d for place, d in definitions.items() if place.file not in left_out}
     entered = _entered(release, calls.compared) & within.keys()
-    others = _not_made(entered, within)
-    within = {place: d for place, d in within.items() if place not in others}
+    others = _not_made(entered, within) | _not_used(entered, within, model)
+    never = {place: cause for place in within.keys() - entered if (cause := never_run(*place))}
+    within = {p: d for p, d in within.items() if p not in others and p not in never}
     ran = _with_parts(entered, within, model)
     spread = _Spread(ran, within, _followed(within, model))
     spread.from_what_ran(model.off)
@@ -95,6 +102,7 @@ def reached(release: Release, calls: Calls, model: Model) -> Reached:
     gated.from_what_ran(model.off)
     why: dict[Place, Why] = {
         place: left_out.get(place.file)
+        or never.get(place)
         or ("class" if place in others else "config" if place in gated.distances else "name")
         for place in definitions
         if place not in ran and place not in spread.distances
@@ -121,10 +129,17 @@ def _not_made(entered: set[Place], definitions: Mapping[Place, Definition]) -> s
     classes = {
         owner
         for place in definitions
-        if last(place.name) == "__init__" and is_of_model(place.file) and place not in entered
+        if last(place.name) == "__init__" and makes_modules(place.file) and place not in entered
         if (owner := owner_of(place))
     }
     return {place for place in definitions if place in classes or owner_of(place) in classes}
+
+
+def _not_used(entered: set[Place], definitions: Iterable[Place], model: Model) -> set[Place]:
+    """Return what only generate() runs, of a model that has none."""
+    if model.generates:
+        return set()
+    return {place for place in definitions if is_of_generation(place.file)} - entered
 
 
 def _all_names(definition: Definition) -> frozenset[str]:

@@ -24,7 +24,7 @@ Why = Literal["name", "class", "config", "family", "input", "package", "framewor
 name: nothing that it reaches refers to it. class: its class is no part of the model. config: only a value that its config does not have leads to it.
 family: it is of another model. input: the model has no tokenizer or no processor. package: it needs a
 quantized checkpoint, a device or another package. framework: it is of TensorFlow or Flax. message: it
-imports, documents, logs or downloads.
+imports, documents, logs, downloads or uploads.
 """
 
 

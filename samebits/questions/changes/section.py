@@ -65,9 +65,9 @@ _WHY: dict[Why, str] = {
     "config": "only values that its config does not have lead to them",
     "family": "they belong to other models",
     "input": "the model has no tokenizer or no processor",
-    "package": "they need a quantized checkpoint, a device or another package",
+    "package": "they need a quantized checkpoint, other devices or another package",
     "framework": "they are of TensorFlow or Flax",
-    "message": "they import, document, log or download",
+    "message": "they import, document, log, download or upload",
 }
 
 

@@ -316,6 +316,57 @@ def test_generate_is_out_of_reach_of_a_model_that_does_not_generate(
     assert (step.unrun, step.unreached) == counts
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "counts"),
+    [
+        ("distributed/mixin.py", "def helper(x):\n    return x * 19\n", (0, {"package": 1})),
+        ("utils/generic.py", "def helper(x):\n    return x * 19\n", (1, {})),
+        (
+            "utils/generic.py",
+            ("def helper(x):\n    return tp_barrier(x)\n\ndef tp_barrier(x):\n    return x * 19\n"),
+            (0, {"package": 1}),
+        ),
+    ],
+)
+def test_code_for_several_devices_is_out_of_reach(release, monkeypatch, file, text, counts):
+    module = file.removesuffix(".py").replace("/", ".")
+    monkeypatch.setitem(FILES, OWN, MODELING.replace("...utils import", f"...{module} import"))
+    monkeypatch.setitem(FILES, file, text)
+    step = of(release, ("x * 19", "x * 23"))
+    assert (step.unrun, step.unreached) == counts
+
+
+@pytest.mark.parametrize(("name", "counts"), [("__init__", (0, {"class": 1})), ("build", (1, {}))])
+def test_a_part_of_models_that_the_load_did_not_make_is_out_of_reach(
+    release, monkeypatch, name, counts
+):
+    """A class without ``__init__`` may be in use all the same: it is listed."""
+    import_of = "from ...utils import helper"
+    monkeypatch.setitem(
+        FILES, OWN, MODELING.replace(import_of, "from ...modeling_layers import Mtp as helper, Mtp")
+    )
+    text = f"class Mtp:\n    def {name}(self):\n        self.n = 1\n\n    def forward(self, x):\n        return x * 19\n"
+    monkeypatch.setitem(FILES, "modeling_layers.py", text)
+    monkeypatch.setitem(
+        FILES, OWN, FILES[OWN].replace("return helper(x)", "return Mtp().forward(x)")
+    )
+    step = of(release, ("x * 19", "x * 23"))
+    assert (step.unrun, step.unreached) == counts
+
+
+@pytest.mark.parametrize(("generates", "counts"), [(True, (1, {})), (False, (0, {"name": 1}))])
+def test_what_only_generate_calls_is_out_of_reach_of_a_model_that_does_not_generate(
+    release, monkeypatch, generates, counts
+):
+    imports = "from ...generation.utils import helper"
+    monkeypatch.setitem(FILES, OWN, MODELING.replace("from ...utils import helper", imports))
+    generation = "from ..masking_utils import masks\n\ndef helper(x):\n    return masks(x)\n"
+    monkeypatch.setitem(FILES, "generation/utils.py", generation)
+    monkeypatch.setitem(FILES, "masking_utils.py", "def masks(x):\n    return x * 19\n")
+    step = of(release, ("x * 19", "x * 23"), model=Model(generates=generates))
+    assert (step.unrun, step.unreached) == counts
+
+
 def frame(function, file=OWN, code="", text=MODELING):
     """Return a frame in the line of a text that has this code, else in the first one of the function."""
     wanted = code or f"def {function}"
