@@ -200,6 +200,16 @@ def test_a_parameter_without_elements_is_tied_to_nothing():
     assert "broken" not in done.content()
 
 
+def test_parameters_that_a_load_cut_from_one_tensor_are_tied_to_nothing():
+    given, done = subject(llama()), Done()
+    layer = given.model.model.layers[0].mlp
+    both = torch.cat([layer.gate_proj.weight.detach(), layer.up_proj.weight.detach()])
+    for part, weight in zip((layer.gate_proj, layer.up_proj), both.chunk(2), strict=True):
+        part.weight = torch.nn.Parameter(weight)
+    others.copied(given, others.Copies(given.model), given.forward(), done)
+    assert "broken" not in done.content()
+
+
 class OfNoFile(transformers.LlamaForCausalLM):
     """A model that computes with what its state_dict does not have."""
 

@@ -63,9 +63,8 @@ def _compare(subject: Subject, twin: Any, plain: Tensors, done: Done) -> None:
 
 
 def _n_tensors(model: Any) -> int:
-    # one without elements may have the address of any other
-    filled = (tensor for tensor in model.parameters() if tensor.numel())
-    return len({tensor.untyped_storage().data_ptr() for tensor in filled})
+    # one without elements may have the address of any other; parts of one storage, as of a split, are several
+    return len({tensor.data_ptr() for tensor in model.parameters() if tensor.numel()})
 
 
 def refilled(subject: Subject, first: Copies, plain: Tensors, done: Done) -> None:

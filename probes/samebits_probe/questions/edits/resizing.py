@@ -90,7 +90,7 @@ def embeddings(model: Any) -> Embeddings:
 
 
 def _place(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage().data_ptr())
+    return int(tensor.data_ptr())
 
 
 def sizes(subject: Subject) -> Iterator[tuple[str, Facts]]:
