@@ -16,7 +16,7 @@ from samebits.findings.rule import COMPUTED
 from samebits.findings.rulebook import plain_title
 from samebits.questions.registry import codes_explaining
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, passing, same
+from samebits.reports.answer import answers, nothing, passing, same
 from samebits.reports.answer.releases import distinct
 from samebits.reports.beside import alone, defects, raising_uses
 from samebits.reports.head import briefs
@@ -106,7 +106,7 @@ def _details(report: Report, places: Mapping[str, Place], width: int) -> Iterato
     if len(report.cells) > 2 or is_incomplete:
         yield from _releases(report, width)
     for line in _beside(report, places):
-        yield from _wrapped(line, "", "  ", 1, width)
+        yield from _wrapped(line, "", "  ", 2, width)
     notes = (
         *_quick(report),
         unrun_line(report),
@@ -126,7 +126,8 @@ def _quick(report: Report) -> Iterator[str]:
     if report.level == "quick":
         yield (
             "--quick left out: consistency checks, training, saving and loading between releases, eager "
-            "attention, API checks, the cause. Without --quick, more findings and remedies may be named."
+            "attention, API checks, second loads, the cause. Without --quick, more findings may be named, or a more "
+            "exact one, and more remedies."
         )
 
 
@@ -148,14 +149,17 @@ def _answer(
     found = answers(report)
     worst = found[0] if found else None
     headline = _headline(report, worst)
-    yield from _marked(_wrapped(headline, "", "  ", 3, width), _mark(report, worst))
-    fields = [*_fields(report, worst, places)] if worst is not None else []
+    mark = _mark(report, worst)
+    start = f"{mark} "  # a terminal has room for it
+    first, *rest = _wrapped(f"{start}{headline}", "", "  ", 3, width)
+    yield from (Marked(first.removeprefix(start), mark), *rest)
+    fields = [*_fields(report, worst, places)] if worst is not None else [*_quiet(report)]
     fields += [*_hidden(worst.cell, report, hidden)] if worst is not None else []
     fields += [_Field("also", _also(other)) for other in found[1 : 1 + MAX_ALSO]]
     fields += [_Field("why", reason) for reason in _reasons(report, worst)]
     fields += [_Field("next", worst.command)] if worst is not None and worst.command else []
     fields += _capsules(report.cells, paths[0])
-    fields.append(_Field("report", ", ".join(map(str, paths))))
+    fields += _paths(paths, width)
     for field in fields:
         yield from _shown(field, width)
 
@@ -204,6 +208,12 @@ def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Itera
     where = "; ".join(filter(None, (worst.where, *_own_lines(worst.cell, report, places))))
     named = (("since", since), ("where", where), ("right", worst.side.why), ("do", worst.do))
     yield from (_Field(label, text.replace("`", "")) for label, text in named if text)
+
+
+def _quiet(report: Report) -> Iterator[_Field]:
+    """Yield what to do although the bits are the same: a candidate has a defect that no verdict counts."""
+    if report.exit_code in (PASS, UNASKED) and (do := nothing(report)):
+        yield _Field("do", do)
 
 
 def _hidden(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[_Field]:
@@ -259,17 +269,21 @@ def _capsules(cells: list[CellResult], path: Path) -> Iterator[_Field]:
         yield _Field("scripts", f"{path.parent / CAPSULES} (show it without samebits)")
 
 
+def _paths(paths: Sequence[Path], width: int) -> Iterator[_Field]:
+    """Yield the files to open, on one line if it has room for them."""
+    names = [*map(str, paths)]
+    joined = ", ".join(names)
+    lines = [joined] if _LABEL + len(joined) <= width else names
+    yield from (_Field("" if i else "report", line) for i, line in enumerate(lines))
+
+
 def _shown(field: _Field, width: int) -> list[str]:
     """Return the lines of a field; a command or a path is not broken, so that it can be copied."""
     start = f"  {field.label:<{_LABEL - 2}}"
-    if field.label in ("next", "report"):
+    if field.label in ("next", "report", ""):
         return [f"{start}{field.text}"]
     most = _MAX_DO_LINES if field.label == "do" else 3
     return _wrapped(field.text, start, " " * _LABEL, most, width)
-
-
-def _marked(lines: list[str], mark: Mark) -> list[str]:
-    return [Marked(lines[0], mark), *lines[1:]]
 
 
 def _label(cell: CellResult, report: Report) -> str:

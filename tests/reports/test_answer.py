@@ -669,6 +669,20 @@ def test_rounding_needs_nothing_and_its_remedy_is_no_line_of_what_to_do():
     assert f"Only rounding, no action needed (2 models): {links}." in many["report.md"]
 
 
+def test_what_neither_a_verdict_nor_an_exception_shows_is_named_where_the_numbers_only_round():
+    """A model that recomputes the whole text does not need the cache that it does not get (SB713)."""
+    unused = Finding(code="SB713", where="m.py:7", evidence=("x",))
+    text = NEVER_WRITTEN.model_copy(update={"code": "SB713"})
+
+    def do(reference, candidate):
+        before = of(OLD, Verdict.REFERENCE, findings=reference)
+        rounds = of(NEW, Verdict.ROUNDING, figure="decode 2e-06", findings=candidate)
+        return answer(one(before, rounds, rules=(text,))).do
+
+    assert do((), (unused,)) == "Nothing for what was compared; beside it: SB713"
+    assert do((unused,), (unused,)) == do((unused,), ()) == do((), ()) == "Nothing"
+
+
 def test_what_a_release_fills_at_random_is_said_beside_what_to_do():
     random = Finding(code="SB304", where="lm_head.weight", evidence=("missing",))
     other = random.model_copy(update={"where": "model.norm.weight"})

@@ -342,6 +342,21 @@ def test_what_explains_comes_first_and_other_findings_are_folded(report):
     ]
 
 
+def test_a_finding_that_explains_no_verdict_is_no_known_cause(report):
+    row = next(row for row in report.rows if row.model == "gemma2")
+    found = [Finding(code=code, where="x", evidence=("x",)) for code in ("SB203", "SB301")]
+    text = Explanation(code="SB301", where="x", stack=STACKS[-1])
+    cells = [
+        cell.model_copy(update={"findings": (*found,), "explained_by": (text,)})
+        for cell in row.cells
+    ]
+    rows = (with_cells(row, *cells), *(r for r in report.rows if r.model != "gemma2"))
+    page = site.folder(report.model_copy(update={"rows": rows}), ())[HOME]
+    line = next(line for line in page.split("<tr ") if ">gemma2<" in line)
+    assert re.findall(r"SB\d+", line.partition('class="causes"')[2]) == ["SB301"]
+    assert "SB203" in line  # the list of findings above the table still finds the row
+
+
 def test_columns_that_say_nothing_are_left_out(report):
     one = report.model_copy(
         update={"rows": tuple(r for r in report.rows if str(r.variant) == "float32-sdpa")}

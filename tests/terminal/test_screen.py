@@ -84,6 +84,27 @@ def test_rounding_says_that_both_sides_are_right_and_that_nothing_is_to_do():
     assert not field(printed, "next")
 
 
+def test_the_same_bits_are_no_reason_to_do_nothing_about_what_stands_beside_them():
+    def do(*findings, code=0):
+        cells = (reference(), of("5.23", Verdict.IDENTICAL, findings=findings))
+        return field(lines(report(*cells, code=code, rules=(NEVER_WRITTEN,))), "do")
+
+    silent = Finding(code=NEVER_WRITTEN.code, where="cache", evidence=("x",))
+    assert do(silent) == f"Nothing for what was compared; beside it: {NEVER_WRITTEN.code}"
+    assert do() == ""
+
+
+@pytest.mark.parametrize("width", range(60, 84))
+def test_the_first_line_has_room_for_its_mark_and_each_file_stands_whole(width):
+    rounding = of("5.23", Verdict.ROUNDING, figure="logits 1e-06", reference=reference().cell)
+    paths = [PATH, PATH.with_suffix(".html")]
+    printed = screen(report(reference(), rounding, code=0), paths, {}, width)
+    marked = next(line for line in printed if isinstance(line, Marked))
+    assert len(f"{marked.mark} {marked}") <= width
+    assert all(any(str(path) in line for line in printed) for path in paths)
+    assert all(len(line) <= width for line in printed)
+
+
 ANSWERS = NEVER_WRITTEN.model_copy(update={"code": "SB931", "name": "a check raises"})
 OF_RELEASE = ANSWERS.model_copy(update={"code": "SB932", "scope": "release"})
 
@@ -107,7 +128,7 @@ def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(
         line = next(i for i, line in enumerate(printed) if line.startswith("tiny "))
         rest = itertools.takewhile(lambda line: not line.startswith("   "), printed[line + 1 :])
         whole = " ".join([printed[line], *map(str.strip, rest)])
-        cut = min(whole.find(f" {label} ") % len(whole) for label in ("right", "report"))
+        cut = min(whole.find(f" {label} ") % len(whole) for label in ("right", "do", "report"))
         return first.rstrip("."), whole[:cut].strip(), " ".join(printed)
 
     for first in printed(*one_sided("SB931", "5.23"))[:2]:

@@ -15,6 +15,7 @@ from samebits.reports.answer.of_model import (
     only_rounding,
     worst_first,
 )
+from samebits.reports.answer.remedy import nothing
 from samebits.reports.answer.result import in_one_release, passing, result, same
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import Side, faults, side
@@ -30,6 +31,7 @@ __all__ = [
     "in_one_release",
     "is_quiet",
     "kind_of",
+    "nothing",
     "of_cell",
     "only_rounding",
     "passing",

@@ -13,17 +13,19 @@ from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import faults, has_started, raises, sound
+from samebits.reports.beside import defects
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
     from samebits.reports.answer.side import Side
+    from samebits.reports.beside import Defect
 
 MAX_REMEDY = 150
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
@@ -45,8 +47,9 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
         if drawn := _drawn(cell.cell.stack, rows):
             return f"{_NOTHING}, if what the checkpoint lacks may be random: {drawn}"
-        beside = _crashes(cell.cell.stack, rows, report)
-        return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else _NOTHING
+        return _nothing(
+            [_crashes(cell.cell.stack, rows, report), *_silent(cell.cell.stack, rows, report)]
+        )
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
@@ -73,6 +76,34 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
             return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows, report)}"
         return f"{_use(kept, cell, rows, report)} until you know which side is right"
     return ""
+
+
+def nothing(report: Report) -> str:
+    """Return what to do where nothing differs; '' unless a candidate has a defect beside the verdict."""
+    codes = [d.text.code for d in defects(report) if _is_new(d)]
+    return _nothing(codes) if codes else ""
+
+
+def _nothing(codes: Iterable[str]) -> str:
+    beside = ", ".join(filter(None, codes))
+    return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else _NOTHING
+
+
+def _silent(stack: str, rows: Sequence[Row], report: Report) -> Iterator[str]:
+    """Yield the defects of a candidate that neither an exception shows nor a verdict, such as a cache that is not used."""
+    for defect in defects(report, [cell for row in rows for cell in row.cells]):
+        code, is_silent = defect.text.code, defect.text.kind == "silent"
+        if (
+            is_silent
+            and _is_new(defect)
+            and stack in defect.stacks
+            and not code.startswith(_OF_USES)
+        ):
+            yield code
+
+
+def _is_new(defect: Defect) -> bool:
+    return defect.since == "changed" and defect.text.kind in ("crash", "silent")
 
 
 def _advice(
