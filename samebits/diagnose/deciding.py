@@ -40,6 +40,9 @@ def with_deciding(result: CellResult) -> CellResult:
 def _figure(result: CellResult) -> str:
     """Return the figure of what fails; tokens that only rounding chose are none of it."""
     failing = beyond_rounding(result)
+    if result.ladder is not None and result.ladder.rule == "inputs":
+        # other prompts may round beside it, which was not asked
+        failing = tuple(signal for signal in failing if signal.signal == "inputs") or failing
     chosen = any(signal.signal in ("decode", "greedy") for signal in failing)
     return figure(failing, result.splits if chosen else ())
 

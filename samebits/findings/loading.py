@@ -9,6 +9,7 @@ from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.findings.case import Case, tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Rule, Sighting, raised
+from samebits.findings.tying import NO_KEYS
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ _INIT = ("_init_weights",)
 def _tried(tensor: Provenance) -> str:
     """Return what was left out of a load to find the step that replaces a tensor."""
     if tensor.restored_without is None:
-        return "possible causes are listed, not tried: the model is too large for another load"
+        return "possible causes are listed, not tried: the run left out further loads, or the model is too large"
     if not tensor.restored_without:
         return "tried: neither without _init_weights nor without or with turned ties is it kept"
     if tensor.restored_without == ("_tied_weights_keys",):
@@ -120,6 +121,9 @@ def _ignored_tensors(case: Case) -> Iterator[Sighting]:
                 "the buffer is not in the state_dict",
                 _unexpected_key(case, tensor.stored_as or name),
             ]
+        elif tensor.restored_without is None:
+            # a load without _init_weights, which is left out, may show that it is SB303
+            evidence += [_tried(tensor), *_init_weights(case)]
         yield Sighting(name, tuple(evidence))
 
 
@@ -227,7 +231,8 @@ def _round_trip(case: Case, *outcomes: str) -> Iterator[Sighting]:
         evidence.append(f"config: {', '.join(trip.config[:6])}")
     if trip.logits != "not compared":
         evidence.append(f"logits: {trip.logits}")
-    yield Sighting("save_pretrained", tuple(evidence))
+    follows = frozenset({"SB401"} if NO_KEYS in trip.reason else ())
+    yield Sighting("save_pretrained", tuple(evidence), follows=follows)
 
 
 def _renamed_tensors(case: Case) -> Iterator[Sighting]:

@@ -16,19 +16,14 @@ if TYPE_CHECKING:
     from samebits.records.provenance import Provenance
 
 
-_ONE_NAME = (
-    "config.json asks for no tied embeddings, and this release then ties nothing: "
-    "the state_dict that was saved has one of the two names"
-)
-_NOT_NAMED = (
-    "this release's own class does not name the tie, whatever the config says: "
-    "the state_dict that was saved has one of the two names"
-)
-_NO_KEYS = "'list' object has no attribute 'keys'"
+_ONE_NAME = "config.json asks for no tied embeddings, and this release then ties nothing"
+_NOT_NAMED = "this release's own class does not name the tie, whatever the config says"
+NO_KEYS = "'list' object has no attribute 'keys'"
+"""The exception of a list of ties, in a load and in a save."""
 
 
 def _declared_as_list(case: Case) -> Iterator[Sighting]:
-    has_raised = case.raised("AttributeError", _NO_KEYS) is not None
+    has_raised = case.raised("AttributeError", NO_KEYS) is not None
     evidence = _save_error(case) or (case.exception_lines() if has_raised else ())
     if not evidence:
         return
@@ -49,7 +44,7 @@ def _save_error(case: Case) -> tuple[str, ...]:
     """
     integrity = case.capture.signals.integrity
     trip = integrity.round_trip if integrity is not None else None
-    if trip is None or trip.outcome != "save failed" or _NO_KEYS not in trip.reason:
+    if trip is None or trip.outcome != "save failed" or NO_KEYS not in trip.reason:
         return ()
     return (f"save_pretrained: {trip.reason}",)
 
@@ -91,20 +86,23 @@ def _untied(case: Case) -> Iterator[Sighting]:
                 )
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
                 separate = f"here it is a separate tensor, {weights[alias].origin}"
-                lacks = _missing(case, is_loaded(weights[name]) and is_loaded(weights[alias]))
+                lacks = _missing(case, [n for n in (name, alias) if is_loaded(weights[n])])
                 lines = (shared, separate, same_bytes, *lacks)
                 yield Sighting(alias, tuple(filter(None, lines)))
 
 
-def _missing(case: Case, has_both: bool) -> Iterator[str]:
+def _missing(case: Case, stored: list[str]) -> Iterator[str]:
     """Yield which of the two things that 5.x needs for a tie the model lacks, as far as its files show it.
 
     A class of 4.x may tie a bias by itself. A config.json that wants embeddings apart is then no mistake: the one
     that ties them would change what 4.x loads.
     """
+    lacks_one = (
+        f"the state_dict that was saved has only {stored[0]}" if stored[:1] == stored else ""
+    )
     if _are_apart(case.capture):
-        if not has_both:
-            yield _ONE_NAME
+        if lacks_one:
+            yield f"{_ONE_NAME}: {lacks_one}"
         return
     kinds = [fact.attributes.get("_tied_weights_keys") for fact in case.classes]
     if case.classes and "dict" not in kinds:
@@ -112,8 +110,8 @@ def _missing(case: Case, has_both: bool) -> Iterator[str]:
     config = case.capture.signals.config
     if config is not None and config.get("tie_word_embeddings") is not True:
         yield "the config, as this release loads it, does not say tie_word_embeddings=true"
-    elif config is not None and not case.classes and not has_both:
-        yield _NOT_NAMED
+    elif config is not None and not case.classes and lacks_one:
+        yield f"{_NOT_NAMED}: {lacks_one}"
 
 
 def _are_apart(capture: Capture) -> bool:

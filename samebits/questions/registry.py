@@ -88,12 +88,11 @@ def codes_explaining(signals: frozenset[str]) -> frozenset[str]:
 def findings(case: Case) -> tuple[Finding, ...]:
     """Return the findings of all rules in one cell, in the order of the rules."""
     named: list[Finding] = []
+    follows: list[frozenset[str]] = []
     for rule in rules():
         for sighting in _sightings(rule, case):
             if rule.is_general and _is_named(sighting, case, named):
                 continue  # a rule for this exception says more
-            if any(finding.code in sighting.follows for finding in named):
-                continue
             finding = Finding(
                 code=rule.code,
                 where=sighting.where,
@@ -104,7 +103,9 @@ def findings(case: Case) -> tuple[Finding, ...]:
                 of_prompts=sighting.of_prompts,
             )
             named.append(finding)
-    return tuple(named)
+            follows.append(sighting.follows)
+    codes = {finding.code for finding in named}
+    return tuple(f for f, of in zip(named, follows, strict=True) if of.isdisjoint(codes))
 
 
 def _is_named(sighting: Sighting, case: Case, named: Sequence[Finding]) -> bool:

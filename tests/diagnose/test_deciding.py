@@ -193,6 +193,17 @@ def test_the_figure_is_of_what_decides_also_where_that_is_the_first_difference(m
     assert cell.figure == "outputs 1 of 2"
 
 
+def test_logits_of_another_prompt_that_were_not_asked_give_other_inputs_no_figure(memory):
+    cell = judged(memory, off(memory, logits=1e-5))
+    (logits,) = [signal for signal in cell.signals if signal.signal == "logits"]
+    inputs = logits.model_copy(update={"signal": "inputs", "n_items": 4, "n_differ": 1})
+    signals = (inputs, *cell.signals)
+    for rule, figure in (("inputs", "inputs 1 of 4"), ("slope", "logits 1e-05")):
+        ladder = Ladder(kind="diverged", rule=rule, reason="x", rests_on=(), steps=())
+        asked = cell.model_copy(update={"signals": signals, "ladder": ladder})
+        assert with_deciding(asked).figure == figure
+
+
 def test_an_output_that_rounds_gives_an_output_that_is_gone_no_figure(memory):
     rounds = Subject(prompt="short", tensor="rounds")
     cell = judged(

@@ -126,6 +126,7 @@ MAY_USE = {
     "trainer": {"training"},
     "pipelines": {"processors"},
     "crossings": {"texts", "processors"},
+    "writes": {"crossings"},
     "initial": {"classes"},
 }
 """Question -> the questions whose modules it uses."""

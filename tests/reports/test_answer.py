@@ -95,6 +95,10 @@ def test_the_figure_is_never_that_of_what_only_rounds():
     assert answer(one(diverged(*undecided))).change == (
         "behaviour change (decoding differs by 16, in float64 too)"
     )
+    mostly = (step("logits", 0.086, 0.0024),)
+    assert answer(one(diverged(*mostly))).change == (
+        "behaviour change (logits differ by 0.0024 in float64, with rounding by 0.086)"
+    )
     both = (step("logits", 4.0, 3.0), step("decode", 6.0, 6.0))
     assert answer(one(diverged(*both))).change == (
         "behaviour change (logits differ by 4, in float64 by 3)"

@@ -54,6 +54,16 @@ def _is_lossy(crossing: Crossing) -> bool:
     return crossing.is_loss and not died
 
 
+def is_infinity_lost(case: Case) -> bool:
+    """Return True if a release cannot read the infinity that this one saves, which SB204 names."""
+    answer, saver = CROSSINGS.in_row(case.answers), case.capture.cell.stack
+    crossings = answer.crossings if answer is not None else ()
+    return any(
+        crossing.saver == saver and _is_lossy(crossing) and "infinity" in _losses(crossing)
+        for crossing in crossings
+    )
+
+
 def _loses(kind: str) -> Check:
     """Return a check for crossings between releases with this kind of loss."""
 

@@ -12,7 +12,7 @@ from samebits.findings.configs import part_of
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
-from samebits.questions.writes.values import is_cut, other_values
+from samebits.questions.writes.values import in_words, is_cut, other_values
 from samebits.text.numbers import first_of, plural
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
     for save in saves(case.capture).values():
         for file, keys in save.lost.items():
             lines = [
-                f"{key}: the checkpoint states {stated}, its copy gives {there}"
+                _lost_line(key, *in_words(stated, there))
                 for key, (stated, there) in keys.items()
                 if there != _ABSENT or not _is_default(case.capture, key, stated)
             ]
@@ -54,6 +54,10 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
                 continue
             evidence = first_of(lines, _MAX_NAMES, "key")
             yield Sighting(file, evidence, saver=case.capture.cell.stack)
+
+
+def _lost_line(key: str, stated: str, there: str) -> str:
+    return f"{key}: the checkpoint states {stated}, its copy gives {there}"
 
 
 def _is_default(run: Capture, key: str, stated: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.findings.configs import value_at
 from samebits.findings.rule import Sighting
+from samebits.questions.crossings.rules import is_infinity_lost
 from samebits.questions.writes.compare import saves
 from samebits.text.numbers import first_of
 
@@ -44,6 +46,9 @@ _OF_RELEASE = {
 _RENAMED = {"torch_dtype": "dtype", "type": "rope_type"}
 _ROPE = "rope_parameters"
 """From 5.0 on, what has rope_theta, the keys of rope_scaling, and partial_rotary_factor."""
+_FLOAT = "__float__"
+_HASH = re.compile(r"… [0-9a-f]+$")
+"""Ends the record of a long value."""
 _MAX_LINES = 6
 
 
@@ -66,12 +71,15 @@ def other_values(case: Case) -> Iterator[Sighting]:
     if case.reference is None:
         return
     sides = saves(case.reference), saves(case.capture)
+    is_named = is_infinity_lost(case)
     for file, save in _FILES.items():
         before, after = (side.get(save) for side in sides)
         if before is None or after is None:
             continue
         by_side: dict[bool, list[str]] = {}
         for change in _changes(file, before, after):
+            if is_named and _is_infinity(change):
+                continue
             is_of_reference = _wrong_reference(file, change, case.reference, case.capture)
             if is_of_reference is not None:
                 by_side.setdefault(is_of_reference, []).append(_line(change, case))
@@ -90,7 +98,14 @@ def _line(change: _Change, case: Case) -> str:
     assert case.reference is not None
     old, new = case.reference.cell.stack, case.capture.cell.stack
     under = "" if change.name == change.key else f" as {change.name}"
-    return f"{change.key}: {old} writes {change.before}, {new} writes {change.after}{under}"
+    before, after = in_words(change.before, change.after)
+    return f"{change.key}: {old} writes {before}, {new} writes {after}{under}"
+
+
+def in_words(before: str, after: str) -> tuple[str, str]:
+    """Return two values that differ: of a long one its beginning, and not the hash that tells them apart."""
+    old, new = (_HASH.sub("…", text) for text in (before, after))
+    return old, (f"the same beginning and another end ({new})" if old == new else new)
 
 
 def _changes(file: str, before: Written, after: Written) -> Iterator[_Change]:
@@ -164,6 +179,20 @@ def _is_same(before: str, after: str) -> bool:
     if is_cut(before) or is_cut(after):
         return before == after
     return bool(json.loads(before) == json.loads(after))
+
+
+def _is_infinity(change: _Change) -> bool:
+    """Return True if the values differ only in how they write infinity, as 5.x has a form of its own."""
+    if is_cut(change.before) or is_cut(change.after):
+        return False
+    before, after = (
+        json.loads(text, object_hook=_without_form) for text in (change.before, change.after)
+    )
+    return bool(before == after)
+
+
+def _without_form(value: dict[str, Any]) -> object:
+    return float(value[_FLOAT]) if value.keys() == {_FLOAT} else value
 
 
 def _wrong_reference(

@@ -53,9 +53,12 @@ class Size(NamedTuple):
     def __str__(self) -> str:
         """Return ``logits differ by 4, in float64 too``."""
         same = short(self.own) == short(self.float64)
-        in_float64 = "in float64 too" if same else f"in float64 by {short(self.float64)}"
         verb = "differs" if self.signal == "decode" else "differ"
-        return f"{_subject(self.signal)} {verb} by {short(self.own)}, {in_float64}"
+        differ = f"{_subject(self.signal)} {verb} by"
+        if self.own > _MUCH_MORE * self.float64:
+            return f"{differ} {short(self.float64)} in float64, with rounding by {short(self.own)}"
+        in_float64 = "in float64 too" if same else f"in float64 by {short(self.float64)}"
+        return f"{differ} {short(self.own)}, {in_float64}"
 
 
 def change(cell: CellResult) -> str:

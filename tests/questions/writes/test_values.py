@@ -3,7 +3,9 @@
 import pytest
 
 from samebits.findings.case import Case
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow
 from samebits.questions.registry import findings
+from samebits.records.capture import Failure
 from samebits.records.provenance import IntegritySignal
 from samebits.records.written import Written
 from tests.support.builders import Memory, sound, tokenizer
@@ -52,6 +54,39 @@ def test_another_value_of_a_key_that_both_loaded_alike_is_found():
     infinity = '[0.0, {"__float__": "Infinity"}]'
     both = {"loaded": {"time_step_limit": [0.0, float("inf")]}}
     assert found({"time_step_limit": "[0.0, Infinity]"}, {"time_step_limit": infinity}, **both)
+
+
+@pytest.mark.parametrize("other", [None, "[0.0, 5.0]"])
+def test_an_infinity_that_another_release_cannot_read_is_named_once(other):
+    """SB204 names it where a load showed it; another number is another value all the same."""
+    infinity = other or '[0.0, {"__float__": "Infinity"}]'
+    loaded = {"time_step_limit": [0.0, float("inf")]}
+    sides = [
+        run(stack, {"time_step_limit": text}, loaded)
+        for stack, text in (("4.57", "[0.0, Infinity]"), ("5.x", infinity))
+    ]
+    message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
+    failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
+
+    def named(loader, capture, reference):
+        crossing = Crossing(saver="5.x", loader=loader, outcome="load failed", failure=failure)
+        answers = {"crossings": CrossingsOfRow(crossings=(crossing,))}
+        case = Case(capture=capture, reference=reference, answers=answers)
+        return [f.code for f in findings(case) if f.code in ("SB204", "SB217")]
+
+    of_value = ["SB217"] if other else []
+    assert named("4.57", sides[0], None) == ["SB204"]
+    assert named("4.57", sides[1], sides[0]) == of_value
+    assert named("5.x", sides[1], sides[0]) == ["SB217"]  # nothing else says it
+
+
+def test_of_long_values_no_hash_is_shown():
+    long = "[1, 2\N{HORIZONTAL ELLIPSIS} {}"
+    states = {"loaded": {"a": [1]}}
+    ((_, line, _),) = found({"a": long.format("0a1b")}, {"a": long.format("2c3d")}, **states)
+    assert line == "a: 4.57 writes [1, 2…, 5.x writes the same beginning and another end ([1, 2…)"
+    ((_, line, _),) = found({"a": long.format("0a1b")}, {"a": "7"}, **states)
+    assert line == "a: 4.57 writes [1, 2…, 5.x writes 7"
 
 
 def test_a_key_that_the_candidate_alone_writes_is_compared_with_what_was_loaded():
