@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer import Answer, answers, is_quiet, passing, result
+from samebits.reports.answer import (
+    Answer,
+    answers,
+    is_quiet,
+    nothing,
+    passing,
+    result,
+)
 from samebits.reports.plain import on_one_line
 from samebits.reports.sections.at_a_glance import moves
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -84,6 +91,8 @@ def _urgent(report: Report) -> Iterator[str]:
 
 def _notes(report: Report) -> Iterator[str]:
     """Yield what else is to be said of a run: what is not about one model first."""
+    if len(report.models) == 1 and not answers(report) and (do := nothing(report)):
+        yield f"What to do: {do}"
     yield from filter(None, (_of_another_reference(report), *briefs(report), left_line(report)))
     yield from _first(moves(report), _MAX_STEPS, "step")
     yield from _first(steps_lines(report), _MAX_NOTES, "note")

@@ -6,7 +6,12 @@ import pytest
 
 from samebits.questions.registry import texts
 from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
-from samebits.records.comparison import Difference, FactChange, ItemComparison, SignalComparison
+from samebits.records.comparison import (
+    Difference,
+    FactChange,
+    ItemComparison,
+    SignalComparison,
+)
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder
@@ -416,6 +421,23 @@ def test_a_decode_that_is_no_forward_is_wrong_whatever_agrees_with_it():
     assert alone.side.wrong == NEW
     both = answer(one(decode, **cached_ways(old=(1.0, 1e-15), new=(1.0, 1.0))))
     assert both.side.wrong == ""
+
+
+@pytest.mark.parametrize(("item", "words"), [("padded[0]", "padded, row 0"), ("short", "short")])
+def test_the_prompt_whose_decoding_differs_is_named(item, words):
+    first = Difference(signal="decode", item=item, what="x")
+    rounds = of(NEW, Verdict.ROUNDING, figure="decode 2e-06", first=first)
+    assert answer(one(rounds)).where == f"decoding of prompt {words}"
+
+
+def test_checks_that_both_sides_fail_are_counted_where_nothing_says_which_one_is_wrong():
+    logits = diverged(step("logits", 6.7, 6.7))
+    logits = logits.model_copy(update={"signals": differs("hidden_states", 6.7)})
+    none = "not known: no finding or consistency check shows it"
+    both = answer(one(logits, **cached_ways(old=(1.0, 1e-15), new=(1.0, 1.0))))
+    assert both.side.why == f"{none}; both fail some about other things (1 in {OLD}, 2 in 5.23)"
+    right = answer(one(logits, **cached_ways(old=(1e-15, 1e-15), new=(1e-15, 1e-15))))
+    assert right.side.why == none
 
 
 LOST = NEVER_WRITTEN.model_copy(update={"code": "SB704", "name": "decoding differs"})

@@ -125,7 +125,7 @@ WORDS = {
         "<dt>Swap test</dt>",
         "<dt>Swap test of another difference, which does not decide</dt>",
     ),
-    "screen": ("apply_rotary_pos_emb: starts with a different operation", "where outputs"),
+    "screen": ("apply_rotary_pos_emb: a different operation", "where outputs"),
     **dict.fromkeys(
         ("junit.xml", "annotation", "issue"),
         ("begins: mul differs", "another difference, of the decode of padded, begins: mul differs"),

@@ -388,6 +388,35 @@ def test_the_first_page_of_one_model_is_its_page(report, is_single):
                 assert unquote(place) in reader.ids, (path, link)
 
 
+def test_the_first_page_of_one_identical_model_says_so_and_what_to_do_beside_it(report):
+    row = next(row for row in report.rows if row.model == "gemma2")
+    silent = Finding(code=NEVER_WRITTEN.code, where="cache", evidence=("x",))
+    first, *others = [
+        cell if cell.verdict is Verdict.REFERENCE else same_bits(cell) for cell in row.cells
+    ]
+    others[-1] = others[-1].model_copy(update={"findings": (silent,)})
+    rows = (with_cells(row, first, *others),)
+    update = {"rows": rows, "exit_code": 0, "rules": (NEVER_WRITTEN,)}
+    page = site.folder(report.model_copy(update=update), ())[HOME]
+    assert '<p class="lead">Same bits in every release that has it.</p>' in page
+    codes = f"beside it: {NEVER_WRITTEN.code}"
+    assert f"<b>What to do.</b> Nothing for what was compared; {codes}." in page
+    assert f"silent findings beside the verdict ({NEVER_WRITTEN.code})" in page
+
+
+def same_bits(cell):
+    verdict = Verdict.IDENTICAL
+    return cell.model_copy(
+        update={
+            "verdict": verdict,
+            "judged": verdict,
+            "signals": (),
+            "failure": None,
+            "ladder": None,
+        }
+    )
+
+
 def test_findings_of_releases_come_after_those_of_the_models(report):
     of_release = NEVER_WRITTEN.model_copy(update={"code": "SB101", "scope": "release"})
     rules = (of_release, NEVER_WRITTEN)

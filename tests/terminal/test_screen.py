@@ -160,7 +160,12 @@ def test_what_raises_in_every_release_is_said_of_all_and_comes_after_a_change(mo
 
 def test_a_failure_names_place_cause_finding_and_remedy():
     here, there = (
-        Side(stack=stack, module="model.rotary_emb", source="modeling_x.py:81")
+        Side(
+            stack=stack,
+            module="model.rotary_emb",
+            tensor="model.rotary_emb.inv_freq",
+            source="modeling_x.py:81",
+        )
         for stack in ("5.23", "4.48")
     )
     cause = cause_in(here, kind="buffer", headline="inv_freq differs", reference=there)
@@ -174,7 +179,7 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     assert printed[0].startswith("tiny  4.48.0 → 5.23.0: behaviour change (")
     assert printed[0].mark is Mark.WORSE
     assert field(printed, "where") == (
-        "model.rotary_emb: starts with a buffer (4.48: modeling_x.py:81; 5.23: modeling_x.py:81); modeling_x.py:80:9"
+        "model.rotary_emb.inv_freq: a buffer differs (4.48: modeling_x.py:81; 5.23: modeling_x.py:81); modeling_x.py:80:9"
     )
     assert field(printed, "right") == "5.23 is wrong: a buffer is never written (SB301)"
     assert field(printed, "do") == "Stay with transformers 4.48.0. Or: compute it in forward"

@@ -207,12 +207,14 @@ def limit(report: Report) -> str:
     changed, unrun = _counts(report)
     if not changed:
         return ""
-    definitions = plural(changed, "changed definition")
+    what = "changed function or class" if changed == 1 else "changed functions and classes"
+    models = "the model" if len(report.models) == 1 else "a model"
+    definitions = f"{changed:,} {what} of transformers that {models} can reach"
     if not unrun:
         named = sorted({name for row in report.rows for step in steps_of(row) for name in step.few})
         which = f" ({', '.join(named)})" if 0 < len(named) == changed else ""
-        return f"all of {definitions} of transformers within reach ran{which}, though perhaps not every branch"
-    return f"{unrun:,} of {definitions} of transformers within reach did not run"
+        return f"all of {definitions} ran{which}, though perhaps not every branch"
+    return f"{unrun:,} of {definitions} did not run"
 
 
 def brief(report: Report) -> str:
@@ -225,7 +227,7 @@ def brief(report: Report) -> str:
     words = dict.fromkeys(f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries)
     named = [*words][:NAMED]
     more = ", …" if _counts(report)[1] > len(named) else ""
-    return f"Changed lines of transformers that no check ran, the files of the model first: {', '.join(named)}{more}"
+    return f"Changed in transformers and run by no check, in brackets what runs it: {', '.join(named)}{more}"
 
 
 def _in_short(entry: Unrun, level: Level) -> str:

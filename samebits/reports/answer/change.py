@@ -40,6 +40,15 @@ _STEPS = {
 """First word of a phase -> what a user calls it."""
 _TOKENIZER = re.compile(r"(^|/)tokenization_\w+\.py$")
 """Files of tokenizers: what makes the inputs of a forward raises there."""
+_ROW = re.compile(r"\[(\d+)\]$")
+"""The row of a prompt."""
+_DIFFER = {
+    **dict.fromkeys(
+        ("input", "weight", "buffer", "constant", "mask", "argument", "memory"), "differs"
+    ),
+    **dict.fromkeys(("padding", "keys", "positions"), "differ"),
+}
+"""Kind of a cause whose words name a thing -> its verb."""
 _NAMES = {"sdpa": "SDPA", "eager": "eager"}
 
 
@@ -185,7 +194,12 @@ def where(cell: CellResult, report: Report) -> str:
         return _raised_at(cell.failure)
     cause = shown_cause(cell)
     if cause is not None and cause.decides:
-        return "; ".join(filter(None, (_cause(cell, cause, report), graft_in_short(cell))))
+        swapped = graft_in_short(cell)
+        if _is_stored(cause):
+            swapped = swapped.replace(
+                f"swapping only {cause.candidate.tensor} ", "swapping it alone "
+            )
+        return "; ".join(filter(None, (_cause(cell, cause, report), swapped)))
     if cell.judged is Verdict.UNSTABLE:
         return some(dict.fromkeys(explanation.where for explanation in cell.explained_by), 1)
     difference = cell.decisive
@@ -194,6 +208,9 @@ def where(cell: CellResult, report: Report) -> str:
     kernels = _kernels(cell, report) if difference.signal == "attention.kernel" else ""
     if kernels:
         return f"{difference.item.rpartition(' · ')[2]}: {kernels}"
+    if difference.signal == "decode":
+        prompt = _ROW.sub(r", row \1", difference.item)
+        return f"decoding of prompt {prompt}"
     return f"{_subject(difference.signal)}: {difference.item}"
 
 
@@ -205,17 +222,21 @@ def _raised_at(failure: Failure) -> str:
 def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
     """Return module and kind of a cause, and the line on both sides."""
     side = cause.candidate
-    place = next(filter(None, (side.module, side.tensor, side.function)), "")
+    names = (side.module, side.tensor, side.function)
+    place = side.tensor if _is_stored(cause) else next(filter(None, names), "")
     lines = [
         f"{release(each.stack, report)}: {each.source.rpartition('/')[2]}"
         for each in (cause.reference, cause.candidate)
         if each is not None and each.source
     ]
     kernels = _kernels(cell, report) if _is_of_attention(cause) else ""
-    words = kind_words(cause)
-    what = kernels or (words if cause.kind in ("layout", "shape") else f"starts with {words}")
+    what = kernels or " ".join(filter(None, (kind_words(cause), _DIFFER.get(cause.kind))))
     in_brackets = f" ({'; '.join(lines)})" if lines else ""
     return f"{place}: {what}{in_brackets}" if place else f"{what}{in_brackets}"
+
+
+def _is_stored(cause: Cause) -> bool:
+    return cause.kind in ("buffer", "weight") and bool(cause.candidate.tensor)
 
 
 def _is_of_attention(cause: Cause) -> bool:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from samebits.compare.describe import some
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.packages import NEEDED
-from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import faults, has_started, raises, sound
+from samebits.reports.answer.side import checks_broken, faults, has_started, raises, sound
 from samebits.reports.beside import defects
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
@@ -162,8 +161,7 @@ def _later(stack: str, report: Report) -> list[str]:
 
 def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return what a stack does wrong in these rows beside the difference; '' for none."""
-    asked = [question.breaks for question in questions() if question.breaks is not None]
-    broken = [*dict.fromkeys(n for breaks in asked for row in rows for n in breaks(row, stack))]
+    broken = [*dict.fromkeys(name for row in rows for name in checks_broken(row, stack))]
     checks = f"{len(broken)} consistency checks, such as" if broken[1:] else "the consistency check"
     limits = [f"it fails {checks} {broken[0]!r}"] if broken else []
     if drawn := _drawn(stack, rows):

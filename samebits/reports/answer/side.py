@@ -84,7 +84,23 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
     ):
         if found.why:
             return found
-    return Side(why=NOT_KNOWN)
+    return Side(why="".join([NOT_KNOWN, _of_other_things(cell, row, report)]))
+
+
+def _of_other_things(cell: CellResult, row: Row, report: Report) -> str:
+    """Return how many consistency checks both sides fail that are not about what differs; '' unless both fail some."""
+    sides = [_before(cell), cell.cell.stack]
+    counts = [len(checks_broken(row, stack)) for stack in sides]
+    if not all(counts):
+        return ""
+    named = (f"{n} in {release(s, report)}" for s, n in zip(sides, counts, strict=True))
+    return f"; both fail some about other things ({', '.join(named)})"
+
+
+def checks_broken(row: Row, stack: str) -> list[str]:
+    """Return the consistency checks that a stack fails in a row."""
+    asked = [question.breaks for question in questions() if question.breaks is not None]
+    return [*dict.fromkeys(name for breaks in asked for name in breaks(row, stack))]
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:

@@ -21,7 +21,14 @@ from markupsafe import Markup
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
 from samebits.reports import upgrade
-from samebits.reports.answer import answers, is_quiet, only_rounding, passing, result
+from samebits.reports.answer import (
+    answers,
+    is_quiet,
+    nothing,
+    only_rounding,
+    passing,
+    result,
+)
 from samebits.reports.commands import compare_two
 from samebits.reports.head import reasons
 from samebits.reports.html import bands, matrix, model
@@ -272,6 +279,9 @@ def _model(
         view=view,
         markdown=addresses.file(path, markdown) if markdown in documents else "",
         is_first=path == HOME,
+        result=result(report, with_limits=False),
+        limits=passing(report),
+        do=nothing(report),
         beside=_beside(report, path, addresses) if path == HOME else "",
         rules=rules_of(report, "release"),
         pair=upgrade.default_pair(report),

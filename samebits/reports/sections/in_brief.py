@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 FINDINGS = "findings.md"
 VERDICTS = "verdicts.md"
 
+_BESIDE = (
+    "Known defects in other uses, such as training, saving, tokenizers and arguments. None explains "
+    "the verdict, and none fails the run but with `--strict-findings`."
+)
 MAX_DEFECTS = 8
 MAX_REMEDY = 300
 MAX_MODELS = 4
@@ -74,6 +78,7 @@ def beside_the_verdict(report: Report) -> Markdown:
     return page(
         [
             heading(2, "Beside the verdict"),
+            text_with_code(_BESIDE),
             *_remedies([(defect.text, defect.models, ()) for defect in needed], report),
             fill(f"In the reference{alone(report, repaired)}: {{}}.", titles)
             if repaired
@@ -90,8 +95,7 @@ def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]
         for text, stacks in shown
     )
     return fill(
-        "Of the release, and shown with {}: {}. Remedies: {}.",
-        with_models,
+        f"Of the release, and so of any model that is used in this way; shown with {with_models}: {{}}. Remedies: {{}}.",
         join(titles, "; "),
         link("findings", FINDINGS),
     )
@@ -151,7 +155,9 @@ def _bullet(report: Report, text: RuleText, models: Sequence[str], also: Sequenc
     cells = [cell for cell in report.cells if cell.cell.model in models]
     remedy = first_sentences(remedy_as_seen(text, cells), MAX_REMEDY)
     others = f", and {', '.join(also)}" if also else ""
-    return fill("**{}{}** ({}): {}", title(text), others, shown, text_with_code(remedy))
+    # where there is one model, each line is about it
+    of_models = fill(" ({})", shown) if len(report.models) > 1 else EMPTY
+    return fill("**{}{}**{}: {}", title(text), others, of_models, text_with_code(remedy))
 
 
 def models(report: Report, pages: Collection[str]) -> Markdown:

@@ -184,7 +184,10 @@ def report():
 
 
 def test_the_first_screen_counts_what_did_not_run(report):
-    assert limit(report) == "12 of 16 changed definitions of transformers within reach did not run"
+    assert (
+        limit(report)
+        == "12 of 16 changed functions and classes of transformers that a model can reach did not run"
+    )
     assert "LlamaModel.`pad` (give inputs or a config that need it), …" in brief(report)
     assert brief(sample_report()) == limit(sample_report()) == ""
 
@@ -237,7 +240,7 @@ def test_a_step_of_which_all_ran_says_so(report):
     clean = with_step(sample_report(), step)
     assert (
         limit(clean)
-        == "all of 4 changed definitions of transformers within reach ran, though perhaps not every branch"
+        == "all of 4 changed functions and classes of transformers that a model can reach ran, though perhaps not every branch"
     )
     assert brief(clean) == ""
     assert "did not run" not in unasked(clean)
@@ -246,7 +249,7 @@ def test_a_step_of_which_all_ran_says_so(report):
 def test_a_few_that_ran_are_named_as_one_of_them_is_what_moved_the_bits():
     step = Step(reference="4.48", candidate="5.0", ran=1, few=("BertModel._adjust_bias",))
     clean = with_step(sample_report(), step)
-    assert "within reach ran (BertModel._adjust_bias), though" in limit(clean)
+    assert "can reach ran (BertModel._adjust_bias), though" in limit(clean)
     assert "these ran: `BertModel._adjust_bias`" in of_model(list(clean.rows), clean)
 
 
@@ -266,8 +269,8 @@ def test_what_a_level_or_the_matrix_leaves_out_says_how_to_switch_it_on(report, 
 
 def test_a_run_that_passes_says_how_far_it_holds(report):
     passes = report.model_copy(update={"exit_code": 0})
-    assert "12 of 16 changed definitions" in head(passes)[0]
-    assert "12 of 16 changed definitions" not in head(report.model_copy(update={"exit_code": 1}))[0]
+    assert "12 of 16 changed functions" in head(passes)[0]
+    assert "12 of 16 changed functions" not in head(report.model_copy(update={"exit_code": 1}))[0]
 
 
 def test_a_strict_run_ends_with_a_code_of_its_own(report):
