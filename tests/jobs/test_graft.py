@@ -434,6 +434,7 @@ def test_the_sentence_stands_above_the_number_of_sets_that_were_tried():
     assert text.startswith("**What restores the bits:** swapping only ")
     assert "1 set of pieces of the reference tried in the forward of short." in text
     assert graft_in_short(cell(graft_record())) == "swapping only inv_freq restores the bits"
+    assert graft_in_short(cell(graft_record()), "inv_freq") == "swapping it alone restores the bits"
 
 
 def test_where_another_prompt_needs_more_the_short_form_claims_no_more_than_was_seen():

@@ -194,11 +194,7 @@ def where(cell: CellResult, report: Report) -> str:
         return _raised_at(cell.failure)
     cause = shown_cause(cell)
     if cause is not None and cause.decides:
-        swapped = graft_in_short(cell)
-        if _is_stored(cause):
-            swapped = swapped.replace(
-                f"swapping only {cause.candidate.tensor} ", "swapping it alone "
-            )
+        swapped = graft_in_short(cell, cause.candidate.tensor if _is_stored(cause) else "")
         return "; ".join(filter(None, (_cause(cell, cause, report), swapped)))
     if cell.judged is Verdict.UNSTABLE:
         return some(dict.fromkeys(explanation.where for explanation in cell.explained_by), 1)

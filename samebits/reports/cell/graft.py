@@ -47,8 +47,11 @@ def grafts_of(cell: CellResult) -> Markdown:
     )
 
 
-def graft_in_short(cell: CellResult) -> str:
-    """Return what restores the bits, in a few words for a list; '' if it is unknown."""
+def graft_in_short(cell: CellResult, named: str = "") -> str:
+    """Return what restores the bits, in a few words for a list; '' if it is unknown.
+
+    ``named`` is the tensor that is named before these words.
+    """
     graft = cell.graft
     if graft is None or graft.proof not in _CONCLUSIVE:
         return ""
@@ -57,7 +60,9 @@ def graft_in_short(cell: CellResult) -> str:
     where = "" if everywhere and graft.decides else f" of the {graft.what} of {graft.prompt}"
     run = " of run a" if cell.judged is Verdict.UNSTABLE else ""
     aside = "" if graft.decides else ", which does not decide"
-    return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}{run}{aside}"
+    swapped = f"{only}{' and '.join(graft.smallest)}"
+    what = "it alone" if only and graft.smallest == (named,) else swapped
+    return f"swapping {what} restores the bits{where}{run}{aside}"
 
 
 def _which_run(cell: CellResult) -> str:
