@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.compare.describe import some
 from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
 from samebits.reports.plain import KINDS, explaining_codes, mended
@@ -126,10 +127,10 @@ def limits_beside(report: Report) -> Iterator[str]:
         )
         stacks = dict.fromkeys(stack for _, stack in raising)
         where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
-        yield f"{words} {where} ({', '.join(dict.fromkeys(code for code, _ in raising))})"
+        yield f"{words} {where} ({some(dict.fromkeys(code for code, _ in raising))})"
     silent = [d.text.code for d in changed if d.text.kind == "silent" and d.text.code not in loud]
     if silent:
-        yield f"silent findings beside the verdict ({', '.join(silent)})"
+        yield f"silent findings beside the verdict ({some(silent)})"
 
 
 def _mended_codes(cells: list[CellResult], report: Report) -> set[str]:

@@ -108,6 +108,15 @@ def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
     assert result(report).endswith("silent findings beside the verdict (SB2)")
 
 
+def test_a_headline_names_a_few_codes_and_counts_the_others():
+    rules = [RULES[1].model_copy(update={"code": f"SB{n}"}) for n in range(10, 20)]
+    report = shown(s5_23=" ".join(rule.code for rule in rules)).model_copy(
+        update={"rules": tuple(rules)}
+    )
+    named = "SB10, SB11, SB12, SB13, SB14 and 5 more"
+    assert result(report).endswith(f"silent findings beside the verdict ({named})")
+
+
 def test_the_reference_has_a_defect_alone_only_if_the_candidates_run():
     report = shown(s4_48="SB1")
     assert any("in 4.48 alone: SB1" in line for line in screen(report, [Path("report.md")], {}))
