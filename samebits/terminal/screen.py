@@ -360,7 +360,9 @@ def _heading(defect: Defect, places: Mapping[str, Place]) -> str:
     place = places.get(defect.text.code)
     if place is None:
         return defect.heading
-    return defect._replace(where=", ".join(filter(None, (defect.where, str(place))))).heading
+    is_same = defect.where == f"{place.file}:{place.line}"
+    named = filter(None, ("" if is_same else defect.where, str(place)))
+    return defect._replace(where=", ".join(named)).heading
 
 
 def _wrapped(text: str, first: str, rest: str, most: int, width: int) -> list[str]:

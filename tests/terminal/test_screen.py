@@ -237,6 +237,13 @@ def test_what_a_line_of_the_models_code_shows_is_the_first_beside_the_verdict():
     assert "m.py:7" in beside[0]
 
 
+def test_a_line_of_the_models_code_is_named_once():
+    finding = Finding(code="SB301", where="m.py:7", evidence=())
+    cells = (reference(), explained(of("5.23", Verdict.DIVERGED, findings=(finding,))))
+    beside = lines(report(*cells, rules=(NEVER_WRITTEN,)), {"SB301": Place("m.py", 7, 5)})
+    assert beside[0] == "Beside the verdict: SB301 a buffer is never written (m.py:7:5)"
+
+
 def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=())
     diverged = of("5.23", Verdict.DIVERGED, findings=(finding,))
