@@ -13,7 +13,7 @@ COMMANDS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
         "bisect": "find the commit of transformers, or of your package, at which a model's bits change",
-        "golden": "say whether a test's expected values moved by rounding or by another function",
+        "golden": "say whether a test's expected values moved by rounding or by a behaviour change",
         "lint": "find custom code that breaks or changes meaning between releases",
         "defaults": "defaults that moved between two releases and that a config leaves out",
     },

@@ -1,1 +1,1 @@
-"""``samebits golden``: whether a test's expected values differ by rounding or by another function."""
+"""``samebits golden``: whether a test's expected values differ by rounding or by a behaviour change."""

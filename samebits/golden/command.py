@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from samebits.golden.records import Watched
 
 HELP = """\
-Say why a test's expected values do not fit any more: rounding, or another function.
+Say why a test's expected values do not fit any more: rounding, or a behaviour change.
 
 TEST is a node id of pytest, such as tests/test_my_model.py::test_logits. It runs in both environments, twice as it is
 and once with its models in float64. What it compares by assert_close or allclose is recorded, with the calls of models
@@ -292,7 +292,7 @@ _ELSEWHERE = "the values belong to another machine: record them where the test i
 _DO = {
     "same": "no release is the reason; if the comparison fails, the line why says what its values are",
     "rounding": "replace the expected values, or widen the tolerance: the function is the same",
-    "another function": "do not replace the values: find out which side is right first",
+    "behaviour change": "do not replace the values: find out which side is right first",
     "other inputs": "look at what prepares the inputs before you replace the values",
     "other weights": "load a checkpoint in place of random weights, or look at what changed them",
     "after the model": "look at what the test computes from the model's output",

@@ -237,7 +237,7 @@ def _by_both(verdicts: set[str], numbers: _Numbers) -> tuple[Kind, str]:
     if "diverged" in verdicts:
         if numbers.judged == "rounding":
             return "undecided", "the model diverges, and yet these values agree in float64"
-        return "another function", ""
+        return "behaviour change", ""
     return "undecided", f"the verdict on the model's call is {', '.join(sorted(verdicts))}"
 
 
@@ -377,7 +377,7 @@ def _elsewhere(numbers: _Numbers) -> str:
 def worst(judged: Iterable[Judged]) -> list[Judged]:
     """Return comparisons, those that need most attention first."""
     order = (
-        "another function",
+        "behaviour change",
         "other inputs",
         "other weights",
         "after the model",

@@ -88,7 +88,7 @@ class Watched(Record):
 Kind = Literal[
     "same",
     "rounding",
-    "another function",
+    "behaviour change",
     "other inputs",
     "other weights",
     "after the model",

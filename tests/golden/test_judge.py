@@ -114,7 +114,7 @@ def test_rounding_gives_the_new_values_as_the_old_ones_were_written(story):
 def test_another_function_gives_no_new_values(story):
     candidate = story.side(moved(0.3), moved(0.3), holds=False)
     judged = story.judged(story.side(OLD, OLD), candidate, change("diverged"))
-    assert (judged.kind, judged.new) == ("another function", "")
+    assert (judged.kind, judged.new) == ("behaviour change", "")
 
 
 def test_values_that_agree_in_float64_are_not_accused_for_what_the_model_does_elsewhere(story):
@@ -143,7 +143,7 @@ def test_a_table_that_torch_rounds_otherwise_is_no_other_function(story):
     kept = change("diverged", "torch", constant="inv_freq")
     assert story.judged(story.side(OLD, OLD), candidate, kept).kind == "undecided"
     both = [kept, change("diverged")]
-    assert story.judged(story.side(OLD, OLD), candidate, *both).kind == "another function"
+    assert story.judged(story.side(OLD, OLD), candidate, *both).kind == "behaviour change"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_model_with_random_weights_that_are_drawn_otherwise(story):
 def test_other_weights_of_the_same_files_are_the_releases_doing(story):
     candidate = story.side(moved(0.3), moved(0.3), holds=False, state="2")
     judged = story.judged(story.side(OLD, OLD), candidate, change("diverged"))
-    assert judged.kind == "another function"
+    assert judged.kind == "behaviour change"
 
 
 def test_the_same_bits_of_the_model_leave_what_comes_behind_it(story):

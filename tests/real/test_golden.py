@@ -128,7 +128,7 @@ def test_another_function_is_named_with_its_line_and_no_values_to_paste(project,
     judged, code = project.judged("other-function")
     for name in ("test_slice", "test_the_other_way_round"):
         (change,) = judged[name].changes
-        assert (judged[name].kind, judged[name].new) == ("another function", "")
+        assert (judged[name].kind, judged[name].new) == ("behaviour change", "")
         assert judged[name].holds == (True, False)
         assert change.verdict == "diverged"
         assert "LlamaRMSNorm.forward" in change.cause

@@ -92,7 +92,7 @@ def _unwritten(case: Case) -> Iterator[Sighting]:
     for name, load in classes.loads.items() if classes is not None else ():
         if load.unwritten and load.model_class not in seen:
             seen.add(load.model_class)
-            lines = [f"{tensor}: unwritten memory" for tensor in load.unwritten]
+            lines = [f"{tensor}: uninitialised memory" for tensor in load.unwritten]
             yield Sighting(
                 f"{load.model_class}, {name}.from_pretrained", first_of(lines, _MAX_NAMES, "tensor")
             )
@@ -100,7 +100,7 @@ def _unwritten(case: Case) -> Iterator[Sighting]:
 
 def _of_memory(weights: FirstWeights) -> str:
     if weights.n_unwritten:
-        return f"{plural(weights.n_unwritten, 'element')} of unwritten memory"
+        return f"{plural(weights.n_unwritten, 'element')} of uninitialised memory"
     return "other values in a second model of the same seed"
 
 

@@ -156,7 +156,7 @@ def test_a_field_of_the_config_states_the_scale_that_it_has():
 @pytest.mark.parametrize(
     ("planted", "evidence"),
     [
-        ({"n_unwritten": 7}, "w: 7 elements of unwritten memory"),
+        ({"n_unwritten": 7}, "w: 7 elements of uninitialised memory"),
         ({"repeats": False}, "w: other values in a second model of the same seed"),
     ],
 )
