@@ -138,7 +138,7 @@ def test_the_first_page_of_report_html_has_the_same_section(n_models):
     part = page.partition("<h2>Beside the verdict</h2>")[2].partition("</section>")[0]
     assert page.count("Beside the verdict</h2>") == 1
     text = " ".join(unescape(re.sub("<[^>]*>", " ", part)).split())
-    models = " :" if n_models == 1 else " ( tiny , other ):"
+    models = " (place; in 5.23):" if n_models == 1 else " ( tiny , other ):"
     assert f"SB2 name of SB2{models} Mend SB2." in text, text
     assert text.startswith("Known defects in other uses, such as training")
     assert "SB4" not in text

@@ -88,10 +88,10 @@ def broken_line(report: Report) -> str:
     all_lines = lines(report.rows)
     by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     model_texts = [
-        f"{model} in {', '.join(stacks)} ({plural(n, 'check')}"
+        f"{model} in {', '.join(stacks)} ({_checks(counts)}"
         f"{', by design' if model in by_design else ''}"
         f"{', seen with a tiny model of the same config' if model in when_made else ''})"
-        for model, stacks, n in _places(all_lines)
+        for model, stacks, counts in _places(all_lines)
     ]
     kinds = "with and without cache, padded, batched"
     start = f"Inconsistent within one release ({kinds}):"
@@ -172,14 +172,27 @@ def _first_models(parts: Iterable[str]) -> str:
     return "; ".join([*parts[:MAX_MODELS], *more])
 
 
-def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
-    """Return model, stacks and number of the broken relations, the most first."""
+def _places(all_lines: list[Line]) -> list[tuple[str, list[str], list[int]]]:
+    """Return model, stacks and number of the relations that each breaks, the most first."""
     models = grouped(_broken(all_lines), lambda line: line.row.model)
     places = [
-        (model, _broken_stacks(broken), len({line.name for line in broken}))
+        (model, stacks, [_n_broken(broken, stack) for stack in stacks])
         for model, broken in models.items()
+        for stacks in [_broken_stacks(broken)]
     ]
-    return sorted(places, key=lambda place: -place[2])
+    return sorted(places, key=lambda place: -max(place[2]))
+
+
+def _n_broken(broken: list[Line], stack: str) -> int:
+    return len({line.name for line in broken if stack in line.stacks_with(Standing.BROKEN)})
+
+
+def _checks(counts: list[int]) -> str:
+    """Return ``2 checks``, or ``7 and 5 checks`` of releases that break as many."""
+    *others, last = map(count, counts)
+    if len(set(counts)) == 1:
+        return plural(counts[0], "check")
+    return f"{', '.join(others)} and {last} checks"
 
 
 def _broken_stacks(broken: list[Line]) -> list[str]:

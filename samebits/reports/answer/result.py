@@ -79,7 +79,8 @@ def _of_one(report: Report) -> str:
         if report.exit_code == INCOMPLETE:
             return "incomplete: nothing that was compared differs, but not everything was"
         passes = report.exit_code in (PASS, UNASKED)
-        return f"{same(report)} in every release that has it" if passes else _why(report)
+        whole = "both releases" if len(report.stacks) == 2 else "every release that has it"
+        return f"{same(report)} in {whole}" if passes else _why(report)
     known = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
     return f"{known}{releases}{worst.change}"

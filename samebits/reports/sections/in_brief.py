@@ -23,6 +23,7 @@ from samebits.text.numbers import count, plural
 if TYPE_CHECKING:
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
+    from samebits.reports.beside import Defect as Beside
 
 FINDINGS = "findings.md"
 VERDICTS = "verdicts.md"
@@ -34,6 +35,7 @@ _BESIDE = (
 MAX_DEFECTS = 8
 MAX_REMEDY = 300
 MAX_MODELS = 4
+MAX_WHERE = 120
 MAX_NAMES = 12
 MAX_LINES = 40
 """Limit for the lines of the models' table; more models are counted by group."""
@@ -48,6 +50,8 @@ class Defect(NamedTuple):
     """Place of the worst verdict that it explains; that of a failing cell comes first."""
     also: tuple[str, ...]
     """Other defects that go with it."""
+    where: str = ""
+    """The place that has it, where one model is shown, and the releases that do."""
 
 
 def to_do(report: Report) -> Markdown:
@@ -60,7 +64,7 @@ def to_do(report: Report) -> Markdown:
     return page(
         [
             heading(2, "What to do"),
-            *_remedies([(d.text, d.models, d.also) for d in needed], report),
+            *_remedies(needed, report),
             fill("No action needed: {}.", join(idle, "; ")) if idle else EMPTY,
         ]
     )
@@ -79,7 +83,7 @@ def beside_the_verdict(report: Report) -> Markdown:
         [
             heading(2, "Beside the verdict"),
             text_with_code(_BESIDE),
-            *_remedies([(defect.text, defect.models, ()) for defect in needed], report),
+            *_remedies([_shown_defect(defect) for defect in needed], report),
             fill(f"In the reference{alone(report, repaired)}: {{}}.", titles)
             if repaired
             else EMPTY,
@@ -101,11 +105,9 @@ def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]
     )
 
 
-def _remedies(
-    defects: Sequence[tuple[RuleText, Sequence[str], Sequence[str]]], report: Report
-) -> Iterator[Markdown]:
+def _remedies(defects: Sequence[Defect], report: Report) -> Iterator[Markdown]:
     """Yield the remedies of the first defects with their models, and how many more there are."""
-    yield bullets(_bullet(report, *defect) for defect in defects[:MAX_DEFECTS])
+    yield bullets(_bullet(report, defect) for defect in defects[:MAX_DEFECTS])
     if (n_more := len(defects) - MAX_DEFECTS) > 0:
         yield fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
 
@@ -150,14 +152,23 @@ def _ranks(report: Report) -> dict[str, int]:
     return ranks
 
 
-def _bullet(report: Report, text: RuleText, models: Sequence[str], also: Sequence[str]) -> Markdown:
-    shown = first_of([link(model, page_path(model)) for model in models], MAX_MODELS)
-    cells = [cell for cell in report.cells if cell.cell.model in models]
-    remedy = first_sentences(remedy_as_seen(text, cells), MAX_REMEDY)
-    others = f", and {', '.join(also)}" if also else ""
+def _shown_defect(found: Beside) -> Defect:
+    """Return a defect beside the verdict with what it is about, such as one argument, and its releases."""
+    releases = "every release" if found.since == "alike" else spanned(found.stacks)
+    where = f"{found.where}; in {releases}" if found.where else f"in {releases}"
+    return Defect(found.text, found.models, 0, (), where)
+
+
+def _bullet(report: Report, defect: Defect) -> Markdown:
+    cells = [cell for cell in report.cells if cell.cell.model in defect.models]
+    remedy = first_sentences(remedy_as_seen(defect.text, cells), MAX_REMEDY)
+    others = f", and {', '.join(defect.also)}" if defect.also else ""
+    shown = first_of([link(model, page_path(model)) for model in defect.models], MAX_MODELS)
     # where there is one model, each line is about it
-    of_models = fill(" ({})", shown) if len(report.models) > 1 else EMPTY
-    return fill("**{}{}**{}: {}", title(text), others, of_models, text_with_code(remedy))
+    of_one = prose(defect.where, MAX_WHERE) if defect.where else EMPTY
+    of = shown if len(report.models) > 1 else of_one
+    in_brackets = fill(" ({})", of) if of else EMPTY
+    return fill("**{}{}**{}: {}", title(defect.text), others, in_brackets, text_with_code(remedy))
 
 
 def models(report: Report, pages: Collection[str]) -> Markdown:

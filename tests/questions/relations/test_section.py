@@ -322,6 +322,13 @@ def test_a_rope_that_depends_on_the_length_is_no_defect_of_the_cache():
     assert "plain in 5.0 (1 check)" in line
 
 
+def test_each_release_has_the_number_of_checks_that_it_breaks():
+    both = [relation(name, "40 tokens", 0.5, promoted=0.5) for name in (NAME, "causality")]
+    broken = (row("griffin", x5_0=signal(*both), x5_9=signal(both[1])),)
+    line = broken_line(sample_report().model_copy(update={"rows": broken}))
+    assert line.endswith("griffin in 5.0, 5.9 (2 and 1 checks)")
+
+
 def test_padding_without_positions_is_told_only_where_a_release_keeps_it_off():
     name, note = "left padding, positions left out", "it may count them from the first pad on"
     broken = signal(relation(name, "31 tokens", 0.5, promoted=0.5, note=note))
