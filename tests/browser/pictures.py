@@ -18,7 +18,7 @@ from tests.browser.conftest import program, put
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "reports" / "zoo" / "report.json.xz"
 PICTURES = {
-    "matrix": (HOME, 1000),
+    "matrix": (HOME, 1500),
     "upgrade": (upgrade_page("5.2", "5.x"), 900),
     "cell": (model_page("gemma2"), 1150),
 }
