@@ -93,20 +93,20 @@ def _notes(report: Report) -> Iterator[str]:
     """Yield what else is to be said of a run: what is not about one model first."""
     if len(report.models) == 1 and not answers(report) and (do := nothing(report)):
         yield f"What to do: {do}"
-    yield from filter(None, (_of_another_reference(report), *briefs(report), left_line(report)))
+    yield from filter(None, (of_another_reference(report), *briefs(report), left_line(report)))
     yield from _first(moves(report), _MAX_STEPS, "step")
     yield from _first(steps_lines(report), _MAX_NOTES, "note")
     yield from filter(None, (unrun_line(report), media_line(report)))
 
 
-def _of_another_reference(report: Report) -> str:
+def of_another_reference(report: Report) -> str:
     """Return which models fail though the matrix file lists them, as a filter left out their reference."""
     untold = {cell for entry in report.expected for cell in entry.untold}
     fails = [c.cell for c in report.cells if not c.verdict.passes and str(c.cell) in untold]
     if not fails:
         return ""
     models = ", ".join(dict.fromkeys(cell.model for cell in fails))
-    return f"expected lists {models} against an environment that this run leaves out: such entries do not count here"
+    return f"{report.matrix} lists what differs in {models} for a run of all environments: in this one, of some, it counts as new"
 
 
 def briefs(report: Report) -> list[str]:

@@ -27,6 +27,8 @@ from samebits.reports import details, document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.head import MAX_WIDTH, head, notes
+from samebits.reports.html.addresses import HOME
+from samebits.reports.html.site import folder
 from samebits.reports.sections.overview import headline
 from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
@@ -504,11 +506,13 @@ def test_a_model_that_fails_as_a_filter_left_out_its_reference_is_named_on_top()
     fails = next(cell for cell in report.cells if not cell.verdict.passes)
     passes = next(cell for cell in report.cells if cell.verdict is Verdict.IDENTICAL)
     entry = ExpectedReport(line=3, text="a", reason="b", untold=(str(passes.cell),))
-    words = "against an environment that this run leaves out"
+    words = "for a run of all environments: in this one, of some, it counts as new"
     assert words not in " ".join(notes(report.model_copy(update={"expected": (entry,)})))
     entry = entry.model_copy(update={"untold": (str(passes.cell), str(fails.cell))})
     text = " ".join(notes(report.model_copy(update={"expected": (entry,)})))
-    assert f"expected lists {fails.cell.model} {words}" in text
+    assert f"{report.matrix} lists what differs in {fails.cell.model} {words}" in text
+    page = folder(report.model_copy(update={"expected": (entry,)}), ())[HOME]
+    assert f"{fails.cell.model} {words}" in page
 
 
 def test_summary_says_why_a_model_is_absent_from_all_stacks():

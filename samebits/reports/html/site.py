@@ -30,7 +30,7 @@ from samebits.reports.answer import (
     result,
 )
 from samebits.reports.commands import compare_two
-from samebits.reports.head import reasons
+from samebits.reports.head import of_another_reference, reasons
 from samebits.reports.html import bands, matrix, model
 from samebits.reports.html.addresses import (
     FOLDER,
@@ -181,7 +181,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
         filters=matrix.filters(lines),
         ranks=matrix.ranks(),
         headline=f"{report.matrix}: {result(report, with_limits=False)}",
-        limits=passing(report),
+        limits=[*filter(None, (of_another_reference(report), *passing(report)))],
         beside=_beside(report, HOME, addresses),
         summaries=summaries(report, HOME, addresses)[:n_shown],
         n_more=len(worst) - n_shown,
