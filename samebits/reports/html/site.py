@@ -279,16 +279,23 @@ def _model(
         view=view,
         markdown=addresses.file(path, markdown) if markdown in documents else "",
         is_first=path == HOME,
-        result=result(report, with_limits=False),
-        limits=passing(report),
-        do=nothing(report),
-        beside=_beside(report, path, addresses) if path == HOME else "",
+        **(_of_first_page(report, addresses) if path == HOME else {}),
         rules=rules_of(report, "release"),
         pair=upgrade.default_pair(report),
         legend=legend(report),
     )
     scripts = CHART_SCRIPTS if view.has_charts else ()
     return Page(path, f"{visible(name)}: {_title(report)}", body, scripts)
+
+
+def _of_first_page(report: Report, addresses: Addresses) -> dict[str, object]:
+    """Return what only the first page has: the answer about the one model of the report."""
+    return {
+        "result": result(report, with_limits=False),
+        "limits": passing(report),
+        "do": nothing(report),
+        "beside": _beside(report, HOME, addresses),
+    }
 
 
 def _body(
