@@ -101,6 +101,12 @@ class Project:
         """The names of attributes that code sets, on whatever object."""
         return {n.attr for _, n in self.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
 
+    @cached_property
+    def read(self) -> set[str]:
+        """The names of attributes that code reads, on whatever object but ``super()``."""
+        nodes = (node for _, node in self.nodes(ast.Attribute) if isinstance(node.ctx, ast.Load))
+        return {node.attr for node in nodes if not is_super(node.value)}
+
     def family(self, entry: Class) -> tuple[list[Class], set[str]]:
         """Return a class with its ancestors in the project, and the bases outside of it.
 

@@ -2,9 +2,9 @@
 
     python tests/lint/make_uses.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers", as for make_names.py)
 
-arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
-class of models no longer holds itself, and fields that a config keeps in its text_config. methods: what the base of all tokenizers has in some release, and no tokenizer
-in another. rotary: embeddings whose forward needs the kind of layer. tasks: names of pipelines. variables: what a release
+arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts and methods that a
+class of models no longer holds itself, what a decorator sets on layers, and fields that a config keeps in its text_config.
+methods: what the base of all tokenizers has in some release, and no tokenizer in another. rotary: embeddings whose forward needs the kind of layer. attention: names of implementations. tasks: names of pipelines. variables: what a release
 no longer reads of its environment. A class that takes any keyword refuses none, one with a ``__getattr__`` of its own lacks
 none, and a release without the class says nothing.
 """
@@ -19,8 +19,9 @@ from make_names import LAYERS, SKIPPED, UNREAD, bound_names, module_name, writte
 OUT = Path(__file__).parents[2] / "samebits" / "lint" / "uses.json"
 VARIABLE = re.compile(r"[\"']((?:PYTORCH_)?(?:PRETRAINED_|TRANSFORMERS_|HF_)\w+)[\"']")
 OPEN = {"__getattr__", "__getattribute__"}
-CLASS = re.compile(r"^class \w+.*?(?=^\S)", re.MULTILINE | re.DOTALL)
-HEADER = re.compile(r"class (\w+)\s*(?:\((.*?)\))?\s*:", re.DOTALL)
+CLASS = re.compile(r"^(?:@[^\n]*\n)*class \w+.*?(?=^\S)", re.MULTILINE | re.DOTALL)
+HEADER = re.compile(r"(?:@[^\n]*\n)*class (\w+)\s*(?:\((.*?)\))?\s*:", re.DOTALL)
+DECORATOR = re.compile(r"^@(\w+)", re.MULTILINE)
 TOKENIZER = re.compile(r"Tokenizer(Base|Fast)?$")
 OF_ALL = re.compile("PreTrainedTokenizerBase$")
 BY_KIND = re.compile(
@@ -37,7 +38,7 @@ class Found:
     """What one class of a release has itself."""
 
     def __init__(self, node, module):
-        self.module, self.name = module, node.name
+        self.module, self.name, self.decorators = module, node.name, ()
         self.bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
         made = " ".join(map(ast.unparse, node.decorator_list))
         self.is_dataclass = (
@@ -72,6 +73,7 @@ class Model:
     def __init__(self, block, module):
         header = HEADER.match(block)
         self.module, self.name = module, header[1]
+        self.decorators = DECORATOR.findall(header[0])
         words = re.findall(r"[\w.]+", re.sub(r"\w+\s*=\s*\S+", "", header[2] or ""))
         self.bases = [word.rpartition(".")[2] for word in words]
         self.methods = dict.fromkeys(
@@ -89,15 +91,23 @@ class Release:
 
     def __init__(self, root):
         self.classes, self.functions, self.variables, self.tasks = {}, {}, set(), set()
+        self.attention = set()
+        self.words, self.of_module, self.decorators = set(), {}, {}
         self.public, twice = set(), set()
         for path in sorted(root.rglob("*.py")):
             if path.relative_to(root).parts[0].removesuffix(".py") in SKIPPED:
                 continue
-            if path.name.startswith(UNREAD) or ".integrations." in module_name(path, root):
+            if path.name.startswith(UNREAD):
                 continue
             text, module = path.read_text("utf-8"), module_name(path, root)
+            if ".models." not in module:
+                self.words |= set(re.findall(r"\w+", text))
+            if ".integrations." in module:
+                self.decorators |= dict(decorators(text))
+                continue
             self.variables |= variables(text)
             if ".models." in module:
+                self.of_module[module] = set(re.findall(r"\w+", text))
                 blocks = filter(HEADER.match, CLASS.findall(f"{text}\n#"))
                 found = [Model(block, module) for block in blocks]
                 listed = text.partition("__all__ = [")[2]
@@ -121,6 +131,8 @@ class Release:
             self.public |= {name for name, _ in bound_names(tree)}
         if path == root / "pipelines" / "__init__.py":
             self.tasks = set(tasks(tree))
+        if path == root / "modeling_utils.py":
+            self.attention = set(attention_names(tree))
         self.functions |= {n.name: taken(n) for n in tree.body if isinstance(n, ast.FunctionDef)}
         module = module_name(path, root)
         return [Found(node, module) for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -146,7 +158,20 @@ class Release:
             if OPEN & own.methods.keys() and own not in map(self.classes.get, BASE_CONFIGS):
                 return None
             names |= own.names
+            names |= set().union(*(self.decorators.get(d, set()) for d in own.decorators))
         return names
+
+    def own_methods(self, name):
+        """Return the methods that a class has of modules of models."""
+        family = [own for own in self.family(name) if ".models." in own.module]
+        return {method for own in family for method in own.methods}
+
+    def names(self, name, method):
+        """Return True if a class has a method, or a word of it is where the release could call it."""
+        held = self.attributes(name)
+        if held is None or method in held or method in self.words:
+            return True
+        return any(method in self.of_module.get(own.module, ()) for own in self.family(name))
 
     def methods(self, pattern):
         """Return the public methods that any class of some names has."""
@@ -197,6 +222,23 @@ def taken(node):
     }
 
 
+def decorators(text):
+    """Yield each function that decorates classes, and what their instances get of it."""
+    for outer in ast.parse(text).body if "setattr(self, " in text else ():
+        if not isinstance(outer, ast.FunctionDef):
+            continue
+        names = {
+            call.args[1].value
+            for call in ast.walk(outer)
+            if isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "setattr"
+            and ast.unparse(call.args[0]) == "self"
+            and isinstance(call.args[1], ast.Constant)
+        }
+        if names:
+            yield outer.name, names
+
+
 OF_HUB = {"HF_ENDPOINT"}
 """Variables that huggingface_hub reads, so that they have an effect where transformers does not read them itself."""
 
@@ -213,6 +255,15 @@ def tasks(tree):
             "TASK_ALIASES",
         }:
             yield from (key.value for key in node.value.keys)
+
+
+def attention_names(tree):
+    """Yield the keys of the dict of the library's attention functions; eager is a model's own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            named = dict(zip(map(ast.unparse, filter(None, node.keys)), node.values, strict=False))
+            if ast.unparse(named.get("'sdpa'", node)) == "sdpa_attention_forward":
+                yield from map(ast.literal_eval, named)
 
 
 def mask(values, name):
@@ -233,6 +284,19 @@ def of_text_config(name, release):
     return {field for field in names if not field.startswith(NO_FIELDS)}
 
 
+def unnamed_methods(name, every):
+    """Return the methods that a class of models lost for good, with no word of them where a release could call them."""
+    if not any(".models." in r.classes[name].module for r in every if name in r.classes):
+        return {}
+    bases = [r.classes[base] for r in every for base in ("PreTrainedModel", "GenerationMixin")]
+    methods = set().union(*(r.own_methods(name) for r in every))
+    methods -= set().union(*(base.methods for base in bases))  # SB104 has those
+    methods = {method for method in methods if not method.startswith("__")}
+    now = [method for method in sorted(methods) if not every[-1].names(name, method)]
+    lost = {method: "".join("01"[r.names(name, method)] for r in every) for method in now}
+    return {method: bits for method, bits in lost.items() if "1" in bits and "01" not in bits}
+
+
 def calls(name, every):
     """Yield None for the call of a class or function of the library's own modules, and ``train`` of a Trainer."""
     found = [r.classes[name] for r in every if name in r.classes]
@@ -247,6 +311,7 @@ def main(pairs):
     folders = {r: Path(folder).resolve() for r, _, folder in (p.partition("=") for p in pairs)}
     every = [Release(folder) for folder in folders.values()]
     called, held = {}, {}
+    decorated = set().union(*(names for r in every for names in r.decorators.values()))
     for name in sorted(set().union(*(r.public for r in every))):
         for method in calls(name, every):
             answers = [r.accepted(name, method) for r in every]
@@ -258,7 +323,10 @@ def main(pairs):
         parts = PARTS if name.endswith(WHOLE) else of_text_config(name, every[-1])
         lost = rows(values, parts & candidates, "10")
         is_config = name.endswith("Config")  # 4.53 gave back what 4.52 had moved, up to 5.0
-        if lost := {n: b for n, b in lost.items() if b[-1] == "0" and (is_config or "01" not in b)}:
+        lost = {n: b for n, b in lost.items() if b[-1] == "0" and (is_config or "01" not in b)}
+        lost |= rows(values, decorated & candidates, "10")
+        lost |= unnamed_methods(name, every)
+        if lost:
             held[name] = lost
     candidates = set().union(*(release.methods(OF_ALL) for release in every))
     methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}
@@ -272,10 +340,10 @@ def main(pairs):
             "": rows(
                 [getattr(r, part) for r in every],
                 set().union(*(getattr(r, part) for r in every)),
-                "10",
+                "0" if part == "attention" else "10",
             )
         }
-        for part in ("tasks", "variables")
+        for part in ("attention", "tasks", "variables")
     }
     table = {"arguments": called, "attributes": held, "methods": methods, "rotary": rotary, **words}
     OUT.write_text(written([*folders], table), "utf-8")

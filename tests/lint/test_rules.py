@@ -30,6 +30,7 @@ class Layer(nn.Module):
 """
 
 MODEL = "class M(PreTrainedModel):\n"
+BOTH_WAYS = "from transformers import LlamaModel\nclass M(LlamaModel):\n"
 
 
 def scaled(
@@ -892,6 +893,43 @@ CASES = [
         "from transformers import Qwen2VLConfig\nc = Qwen2VLConfig.from_pretrained('m')\nprint(c.hidden_size)\n",
         "from transformers import Qwen2VLTextConfig, Qwen2Config\nc = Qwen2VLTextConfig.from_pretrained('m')\n"
         "print(c.hidden_size, Qwen2Config().hidden_size)\n",
+    ),
+    (
+        "SB108",
+        "from transformers.models.llama.modeling_llama import LlamaAttention\n"
+        "class A(LlamaAttention):\n    def forward(self, x):\n        return self.rotary_fn(x)\n",
+        "from transformers.models.llama.modeling_llama import LlamaAttention\n"
+        "class A(LlamaAttention):\n    def forward(self, x):\n        return self.q_proj(x)\n",
+    ),
+    (
+        "SB108",
+        "from transformers import GPTJModel\nm = GPTJModel.from_pretrained('m')\nprint(m._update_causal_mask)\n",
+        "from transformers import GPTJModel\nm = GPTJModel.from_pretrained('m')\nprint(m.get_input_embeddings)\n",
+    ),
+    (
+        "SB110",
+        "from transformers import AutoModel\nAutoModel.from_pretrained('m', attn_implementation='paged|sdpa')\n",
+        "from transformers import AutoModel\nAutoModel.from_pretrained('m', attn_implementation='sdpa')\n"
+        "AutoModel.from_pretrained('m', attn_implementation='eager')\n",
+    ),
+    (
+        "SB110",
+        "from transformers import AutoModel\nm = AutoModel.from_pretrained('m')\n"
+        "m.set_attn_implementation('sdpa_paged')\n",
+        "from transformers import AutoModel, AttentionInterface\n"
+        "AttentionInterface.register('sdpa_paged', print)\n"
+        "m = AutoModel.from_pretrained('m')\nm.set_attn_implementation('sdpa_paged')\n",
+    ),
+    (
+        "SB111",
+        f"{BOTH_WAYS}    def _update_causal_mask(self, mask, *args):\n        return None\n",
+        f"{BOTH_WAYS}    def _update_causal_mask(self, mask, *args):\n        return None\n"
+        "    def forward(self, x, mask):\n        return super().forward(x, self._update_causal_mask(mask))\n",
+    ),
+    (
+        "SB111",
+        f"{BOTH_WAYS}    def _update_causal_mask(self, mask, *args):\n        return None\n",
+        f"{BOTH_WAYS}    def _init_weights(self, module):\n        return None\n",
     ),
     (
         "SB108",

@@ -248,14 +248,67 @@ def _config_of(model: str) -> str:
 def _base(project: Project, source: Source, node: ast.Attribute) -> str:
     """Return the only base in the library of the class around ``self.name`` that no own class defines."""
     owner = source.class_of(node)
-    if owner is None or project.makes_classes:
+    if owner is None:
         return ""
-    family, outside = project.family(Class(source, owner))
-    bases = [base for base in outside if base.startswith("transformers.")]
-    if len(bases) != 1 or len(outside) != 1:
+    entry = Class(source, owner)
+    own = any(e.method(node.attr) or e.attribute(node.attr) for e in project.family(entry)[0])
+    return "" if own else _library_base(project, entry)
+
+
+def _library_base(project: Project, entry: Class) -> str:
+    """Return the only base of a class outside of the project, if it is the library's; else ''."""
+    outside = project.family(entry)[1]
+    if project.makes_classes or len(outside) != 1:
         return ""
-    own = any(entry.method(node.attr) or entry.attribute(node.attr) for entry in family)
-    return "" if own else _last(bases[0])
+    base = next(iter(outside))
+    return _last(base) if base.startswith("transformers.") else ""
+
+
+def _unread_overrides(project: Project) -> Iterator[Problem]:
+    """Find methods for which a release has no word: its own code called them where the class of the library had them."""
+    for entry in project.classes:
+        for method in entry.methods():
+            name = method.name
+            if name[0] != "_" or name not in names("attributes") or name in project.read:
+                continue
+            base = _library_base(project, entry)
+            releases = without("attributes", base, name) if base else None
+            if releases is not None and not guarded(entry.source, method):
+                yield problem(
+                    entry.source,
+                    method,
+                    f"{base} has no {name}, so nothing calls this method: what it does is left out",
+                    releases,
+                    "do it in forward, or in the method that the release calls instead",
+                )
+
+
+def _attention_names(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        argument = keyword(node, "attn_implementation")
+        value = argument.value if argument is not None else None
+        if method_call(node)[1] == "set_attn_implementation" and node.args:
+            value = node.args[0]
+        if not isinstance(value, ast.Constant) or "transformers" not in source.text:
+            continue
+        name = str(value.value)
+        releases = without("attention", "", name)
+        if releases is None or name in _registered(project) or guarded(source, node):
+            continue
+        yield problem(
+            source,
+            value,
+            f"transformers has no attention named {name}: ValueError, or the one without its prefix",
+            releases,
+            "choose the name by the release; for generate_batch() none is needed",
+        )
+
+
+def _registered(project: Project) -> set[str]:
+    """Return the names that code registers attention functions by, on whatever object."""
+    calls = (node for _, node in project.nodes(ast.Call) if method_call(node)[1] == "register")
+    firsts = (node.args[0] for node in calls if node.args)
+    return {str(first.value) for first in firsts if isinstance(first, ast.Constant)}
 
 
 def _tasks(project: Project) -> Iterator[Problem]:
@@ -317,6 +370,8 @@ RULES = (
     LintRule("SB107", "warning", _ignored),
     LintRule("SB108", "error", _attributes),
     LintRule("SB109", "warning", _variables),
+    LintRule("SB110", "error", _attention_names),
+    LintRule("SB111", "warning", _unread_overrides),
     LintRule("SB864", "error", _tasks),
     LintRule("SB913", "error", _untyped_tokens),
 )
