@@ -50,6 +50,8 @@ class Sign(Form):
 
     signals: tuple[str, ...] = ()
     """It is found if one of them differs in a cell with a verdict that fails the run."""
+    verdict: Literal["", "rounding"] = ""
+    """The verdict with which a signal differs where the change is one of rounding; '': one that fails the run."""
     findings: tuple[str, ...] = ()
     """It is found, and named, if the cell has one of them."""
     evidence: str = ""

@@ -25,7 +25,7 @@ KINDS: Final = {
 }
 """Kind -> paths of its files, inside the folder ``transformers``."""
 CONSTANTS: Final = "utils/constants.py"
-_OF_CLASSES = frozenset({"config", "processor", "training"})
+_OF_CLASSES = frozenset({"config", "processor", "training", "generation"})
 """Kinds whose fields may stand in the body of the class."""
 _UNREAD = frozenset(
     {"self", "args", "kwargs", "model_input_names", "valid_kwargs", "unused_kwargs"}
@@ -67,11 +67,20 @@ def of_file(
     """Return class -> what it states, of one file."""
     tree = ast.parse(text)
     constants = _constants(tree, shared or {})
-    return {
-        node.name: _of_class(node, kind, constants)
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    if kind == "generation":
+        constants |= dict(_made(classes, constants))
+    return {node.name: _of_class(node, kind, constants) for node in classes}
+
+
+def _made(
+    classes: Iterable[ast.ClassDef], constants: Mapping[str, JsonValue]
+) -> Iterator[tuple[str, JsonValue]]:
+    """Yield ``CompileConfig()`` and its fields, for each dataclass: such a call is a default of others."""
+    for node in classes:
+        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+            fields = _of_class(node, "generation", constants).fields
+            yield f"{node.name}()", dict(sorted(fields.items()))
 
 
 def _constants(tree: ast.Module, shared: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

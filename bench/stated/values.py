@@ -161,6 +161,8 @@ class Scope:
                 return isinstance(self._value(part), str)
             case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]) if name in _CONVERSIONS:
                 return self._converted(name, parts)
+            case ast.Call(func=ast.Name(), args=[], keywords=[]):
+                return self.look_up(ast.unparse(node))
         raise UnstatedError
 
     def _converted(self, name: str, parts: list[ast.expr]) -> JsonValue:

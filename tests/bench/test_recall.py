@@ -58,6 +58,13 @@ def test_rounding_finds_nothing():
     assert outcome.reason == "4.52.3 shows none of logits: rounding (logits)"
 
 
+def test_a_change_of_rounding_is_found_by_that_verdict_alone():
+    sign = {"signals": ["logits"], "source": ["modeling_opt.py"], "verdict": "rounding"}
+    rounds = case(expect=sign)
+    assert judge(rounds, {BAD: differs(verdict="rounding"), GOOD: cell("reference")}).found
+    assert not judge(rounds, {BAD: differs(verdict="expected"), GOOD: cell("reference")}).found
+
+
 def test_another_signal_than_expected_finds_nothing():
     assert not judge(case(), {BAD: differs("buffers"), GOOD: cell("reference")}).found
 

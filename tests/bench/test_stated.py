@@ -117,6 +117,19 @@ def test_generation_takes_its_defaults_from_the_dict_of_the_release():
     assert stated.fields == {"top_k": 50, "num_beams": 2}
 
 
+def test_a_dataclass_beside_the_generation_config_is_stated_and_so_is_a_call_of_it():
+    text = (
+        "class Config:\n    def __init__(self, **kwargs):\n"
+        "        self.of_class = kwargs.pop('of_class', Own())\n"
+        "        self.of_other = kwargs.pop('of_other', Other())\n"
+        "@dataclass\nclass Own:\n    whole: bool = True\n    mode: str = 'fast'\n"
+    )
+    stated = of_file(text, "generation")
+    assert stated["Own"].fields == {"whole": True, "mode": "fast"}
+    assert stated["Config"].fields == {"of_class": {"mode": "fast", "whole": True}}
+    assert stated["Config"].computed == {"of_other"}
+
+
 def test_tokenizers_have_the_arguments_alone():
     stated = read(
         "def __init__(self, unk=AddedToken('<unk>', lstrip=True), legacy=None):\n"
