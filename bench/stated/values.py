@@ -163,6 +163,8 @@ class Scope:
                 return self._converted(name, parts)
             case ast.Call(func=ast.Name(), args=[], keywords=[]):
                 return self.look_up(ast.unparse(node))
+            case _:
+                pass
         raise UnstatedError
 
     def _converted(self, name: str, parts: list[ast.expr]) -> JsonValue:

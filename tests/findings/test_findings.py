@@ -1826,6 +1826,11 @@ REFUSED = {"get_text_features": {"refused": "TypeError: no"}}
 OBJECT = {"get_text_features": TEXT["get_text_features"] | {"returned": "Output"}}
 LEFT_OUT = {"get_text_features": {"left_out": "it needs boxes"}}
 SAME = (SignalComparison(signal="outputs", outcome="identical", n_items=1, n_differ=0),)
+GIVEN, GIVEN_ROUNDED, GIVEN_OTHER = (
+    {"forward(text_embeds=get_text_features())": {"returned": "text_embeds", "distance": distance}}
+    for distance in (0.0, 1e-6, 0.5)
+)
+GIVEN_REFUSED = {"forward(text_embeds=get_text_features())": {"refused": "AttributeError: no"}}
 
 
 @pytest.mark.parametrize(
@@ -1839,11 +1844,35 @@ SAME = (SignalComparison(signal="outputs", outcome="identical", n_items=1, n_dif
         (REFUSED, REFUSED, SAME, []),
         (TEXT, LEFT_OUT, SAME, []),
         (TEXT, OBJECT, SAME, ["SB918"]),
+        (GIVEN, GIVEN_REFUSED, (), ["SB917"]),
+        (GIVEN, GIVEN_OTHER, (), ["SB917"]),
+        (GIVEN, GIVEN_ROUNDED, (), []),
+        (GIVEN_OTHER, GIVEN, (), []),  # the reference is not right, so nothing was lost
+        (GIVEN_OTHER, GIVEN_OTHER, SAME, []),
+        (GIVEN_REFUSED, GIVEN_REFUSED, SAME, []),
     ],
 )
 def test_methods_for_features_are_compared(reference, candidate, signals, expected):
     sides = used("4.48", features=reference), used(features=candidate)
     assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
+
+
+APEX, FLA = "import apex.normalization.FusedRMSNorm", "import fla.modules.FusedRMSNormGated"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        ([APEX], [], ["SB957"]),
+        ([APEX], [APEX, FLA], ["SB957"]),
+        ([APEX, FLA], [FLA, APEX], []),
+        ([], [], []),
+        (None, [APEX], []),  # it was not asked
+    ],
+)
+def test_packages_that_only_one_release_asks_for_are_named(reference, candidate, expected):
+    sides = used("4.48", optional=reference), used(optional=candidate)
+    assert codes(Case(sides[1], reference=sides[0])) == expected
 
 
 NAMED = {"eager, then sdpa": {"parts": {"text_config": "sdpa", "vision_config": "sdpa"}}}

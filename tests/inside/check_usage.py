@@ -1,5 +1,6 @@
 """usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
+import ast
 import contextlib
 import importlib
 import itertools
@@ -23,6 +24,7 @@ from samebits_probe.questions.usage import (
     forward,
     generate,
     methods,
+    optional,
     usage,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
@@ -355,6 +357,39 @@ def test_methods_for_features_are_called_with_what_they_need():
     assert all(facts["shape"] == [1, 16] and facts["digest"] for facts in first.values())
 
 
+class Taker(torch.nn.Module):
+    """A model whose forward takes features of a text, or makes them."""
+
+    def __init__(self, factor=1.0, pooled="pooler_output"):
+        super().__init__()
+        self.factor, self.pooled = factor, pooled
+        self.config = transformers.PretrainedConfig()
+        self.dtype = torch.float32
+
+    def get_text_features(self, input_ids):
+        made = input_ids.float().cos()
+        return transformers.modeling_outputs.BaseModelOutputWithPooling(pooler_output=made)
+
+    def forward(self, pixel_values=None, input_ids=None, text_embeds: torch.Tensor = None):
+        if text_embeds is None:
+            return {"logits": self.get_text_features(input_ids).pooler_output}
+        return {"logits": self.factor * getattr(text_embeds, self.pooled)}
+
+
+def test_features_are_given_in_place_of_their_inputs():
+    name = "forward(text_embeds=get_text_features())"
+    prompts = {"p": {"input_ids": torch.tensor([[1, 2, 3]]), "pixel_values": torch.ones(1)}}
+
+    def answer(taker, prompts=prompts):
+        with torch.no_grad():
+            return features.features(Subject(taker, "base", Path(), prompts))[name]
+
+    assert answer(Taker(pooled="data")) == {"returned": "text_embeds", "distance": 0.0}
+    assert answer(Taker(pooled="data", factor=3.0))["distance"] > 1.9
+    assert answer(Taker())["refused"].startswith("AttributeError: 'Tensor' object has no")
+    assert answer(Taker(), {}) == {"left_out": "no prompt has what the method takes"}
+
+
 def test_a_method_that_raises_or_needs_more_says_so():
     subject = clip()
 
@@ -379,6 +414,26 @@ def test_pixels_among_tokens_are_those_of_a_prompt():
     fed = Subject(subject.model, "base", Path(), {"image": {"pixel_values": pixels}})
     with torch.no_grad():
         assert features.features(fed)["get_image_features"]["shape"] == [1, 16]
+
+
+def test_what_code_asks_of_absent_packages_and_of_kernels_is_read():
+    tree = ast.parse(
+        "import torch\n"
+        "if is_here():\n    from absent_here.ops import rule, other\n    import torch.nn\n"
+        "try:\n    import absent_there\nexcept ImportError:\n    pass\n"
+        "@use_kernel_func_from_hub_with_fallback('scan', 'package')\ndef scan():\n    pass\n"
+        "@use_kernel_forward_from_hub('RMSNorm')\nclass Norm:\n    pass\n"
+        "def forward():\n    import absent_inside\n    return lazy_load_kernel('conv')\n"
+    )
+    assert sorted(optional._imports(tree)) == [
+        "import absent_here.ops.other",
+        "import absent_here.ops.rule",
+        "import absent_there",
+    ]
+    kernels = ["lazy_load_kernel('conv')"]
+    kernels += ["use_kernel_func_from_hub_with_fallback('scan', 'package')"]
+    assert sorted(optional._kernels(tree)) == kernels
+    assert optional.optional(Subject(tiny.model(), "causal-lm", Path())) == []
 
 
 def test_a_model_without_such_methods_has_no_features():

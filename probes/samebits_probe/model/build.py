@@ -114,6 +114,8 @@ every token, as in cross-attention. A large one makes tokens similar and greedy 
 LEARNED_BUFFERS = (
     Rule(r"running_mean$", "range", -0.3, 0.3, "a zero mean would hide a lost one"),
     Rule(r"running_var$", "range", 0.5, 1.5, "a variance is positive"),
+    Rule(r"std_bias$", "range", -0.3, 0.3, "as a mean: the features of an image are standardised"),
+    Rule(r"std_scale$", "range", 0.5, 1.5, "one would hide what is rounded before it"),
     Rule(r"e_score_correction_bias$", "range", -0.3, 0.3, "added to sigmoids: changes the choice"),
 )
 """Persistent buffers that training fills; all others are constants and keep their values."""

@@ -214,14 +214,20 @@ class Features(Record):
     """What a method such as ``get_text_features`` returns for seeded inputs."""
 
     returned: str = ""
-    """Class of what it returns."""
+    """Class of what it returns; the argument of forward that is given its features."""
     shape: tuple[int, ...] = ()
     digest: str = ""
     """Hash of the tensor, or of the pooled one of an output; '' if there is none."""
+    distance: float | None = None
+    """Distance of forward's outputs for the features from those for their inputs, relative to the largest value."""
     left_out: str = ""
     """Why it was not called."""
     refused: Annotated[str, RAISED] = ""
     """The exception."""
+
+    def holds(self, dtype: str) -> bool:
+        """Return True if forward gives the same for the features as for their inputs, but for rounding."""
+        return self.distance is not None and self.distance <= _rounding(1.0, dtype)
 
 
 class NamedAttention(Record):
@@ -269,6 +275,8 @@ class UsageSignal(Answer):
     """Prompt of several rows with an image, a video or a sound in each -> beam search with two answers to a row."""
     features: dict[str, Features] | None = None
     """Method -> what it returns."""
+    optional: tuple[str, ...] | None = None
+    """Imports of packages that are not installed, and kernels that are taken unasked."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
     settings: dict[str, Called] | None = None

@@ -9,6 +9,7 @@ from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import Features, UsageSignal, signal_of
+from samebits.text.numbers import first_of, number
 
 T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
@@ -170,11 +171,25 @@ def _other_features(case: Case) -> Iterator[Sighting]:
         sides = [_in_words(side) for side in (reference, candidate)]
         is_same_forward = case.outcome("outputs") == "identical"
         differs = bool(reference.digest and candidate.digest) and is_same_forward
-        if bool(reference.refused) != bool(candidate.refused):
-            yield Sighting(f"{name}()", side_lines(case, *sides))
+        if bool(reference.refused) != bool(candidate.refused) or _no_longer_holds(
+            case, reference, candidate
+        ):
+            yield Sighting(_call(name), side_lines(case, *sides))
         elif differs and (reference.shape, reference.digest) != (candidate.shape, candidate.digest):
             line = "forward returns the same bits for all prompts"
-            yield Sighting(f"{name}()", (*side_lines(case, *sides), line))
+            yield Sighting(_call(name), (*side_lines(case, *sides), line))
+
+
+def _call(name: str) -> str:
+    """Return a method as a call; what is a call already stays."""
+    return name if name.endswith(")") else f"{name}()"
+
+
+def _no_longer_holds(case: Case, reference: Features, candidate: Features) -> bool:
+    """Tell whether the reference alone gives for features what it gives for their inputs."""
+    dtype = case.capture.cell.variant.dtype
+    known = reference.distance is not None and candidate.distance is not None
+    return known and reference.holds(dtype) and not candidate.holds(dtype)
 
 
 def _other_return(case: Case) -> Iterator[Sighting]:
@@ -202,8 +217,24 @@ def _of_both(
 def _in_words(features: Features) -> str:
     if features.refused:
         return f"raises {features.refused}"
+    if features.distance is not None:
+        return f"{number(features.distance)} from the outputs of the inputs themselves"
     shape = " x ".join(map(str, features.shape))
     return f"{features.returned} {shape} {features.digest[:8]}"
+
+
+def _other_optional(case: Case) -> Iterator[Sighting]:
+    """Find packages and kernels that the code asks for on one side only."""
+    reference, candidate = (signal_of(s).optional for s in (case.reference, case.capture))
+    if reference is None or candidate is None or set(reference) == set(candidate):
+        return
+    sides = [sorted({*a} - {*b}) for a, b in ((reference, candidate), (candidate, reference))]
+    lines = (", ".join(first_of(side, _SHOWN, "other")) or _NOTHING for side in sides)
+    yield Sighting("what a machine with a GPU may have", side_lines(case, *lines))
+
+
+_SHOWN = 6
+_NOTHING = "no such package or kernel beside those that both ask for"
 
 
 def _other_attention(case: Case) -> Iterator[Sighting]:
@@ -283,6 +314,7 @@ _RULES = (
     Rule("SB910", _changed_saving),
     Rule("SB911", _changed_use_reentrant),
     Rule("SB917", _other_features),
+    Rule("SB957", _other_optional),
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),

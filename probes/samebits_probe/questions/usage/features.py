@@ -1,9 +1,13 @@
-"""What methods beside forward return for inputs alone, such as ``get_text_features`` of dual encoders and ``encode`` of codecs."""
+"""What methods beside forward return for inputs alone, such as ``get_text_features`` of dual encoders and ``encode`` of codecs.
+
+Where forward takes such features in place of the inputs (``text_embeds`` of Sam3Model), it is called both ways.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +21,8 @@ Facts = dict[str, Any]
 _METHOD = re.compile(
     r"get_(?!input_|output_|position_)\w+_(features|embeds|embeddings|tokens)|encode|image_embedder|image_guided_detection"
 )
+_STEM = re.compile(r"get_(\w+)_(?:features|embeds|embeddings)")
+_GIVEN = ("features", "embeds", "embeddings")
 _QUERY = "query_"
 _VALUES = (
     "pixel_values",
@@ -30,7 +36,69 @@ _VALUES = (
 def features(subject: Subject) -> Facts:
     """Return method -> what it returns for seeded inputs, or those of a prompt; nothing for a class without such methods."""
     names = [name for name in dir(type(subject.model)) if _METHOD.fullmatch(name)]
-    return {name: _called(subject, getattr(subject.model, name)) for name in names}
+    answers = {name: _called(subject, getattr(subject.model, name)) for name in names}
+    return answers | {
+        f"forward({argument}={name}())": _given(subject, name, argument)
+        for name in names
+        if (argument := _argument(subject, name))
+    }
+
+
+def _argument(subject: Subject, name: str) -> str:
+    """Return the argument of forward that takes what a method returns; '' if there is none."""
+    stem = _STEM.fullmatch(name)
+    words = [f"{stem[1]}_{kind}" for kind in _GIVEN] if stem else []
+    return next((word for word in words if subject.accepts(word)), "")
+
+
+def _given(subject: Subject, name: str, argument: str) -> Facts:
+    """Return how far forward's outputs are from those of the inputs themselves, when it is given their features."""
+    method = getattr(subject.model, name)
+    taken = inspect.signature(method).parameters
+    prompt = next((fed for fed in subject.prompts.values() if _source(taken, fed)), None)
+    if prompt is None:
+        return {"left_out": "no prompt has what the method takes"}
+    source = _source(taken, prompt)
+    try:
+        plain = _outputs(subject, prompt)
+        features = method(**{n: value for n, value in prompt.items() if n in taken})
+    except Exception as error:  # noqa: BLE001  it is an answer of its own
+        return {"left_out": f"without them: {error_text(error)}"}
+    given = {n: value for n, value in prompt.items() if n != source}
+    value = _as_annotated(features, inspect.signature(subject.model.forward).parameters[argument])
+    try:
+        other = _outputs(subject, given | {argument: value})
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    return {"returned": argument, "distance": _distance(plain, other)}
+
+
+def _source(taken: Mapping[str, Any], prompt: Facts) -> str:
+    """Return the input of a prompt of which a method makes its features."""
+    return next((name for name in taken if name in ("input_ids", *_VALUES) and name in prompt), "")
+
+
+def _as_annotated(features: Any, parameter: inspect.Parameter) -> Any:
+    """Return features as an argument's annotation asks for them: a tensor of an output with others, else all of it."""
+    pooled = getattr(features, "pooler_output", None)
+    return pooled if pooled is not None and "Tensor" in str(parameter.annotation) else features
+
+
+def _outputs(subject: Subject, kwargs: Facts) -> dict[str, torch.Tensor]:
+    output = subject.model(**kwargs)
+    return {name: value for name, value in output.items() if torch.is_tensor(value)}
+
+
+def _distance(plain: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Return the largest distance of two outputs of one name, relative to the largest value; 1 for another shape."""
+    worst = 0.0
+    for name in plain.keys() & other.keys():
+        first, second = (side[name].double().nan_to_num() for side in (plain, other))
+        if first.shape != second.shape:
+            return 1.0
+        scale = float(first.abs().max()) if first.numel() else 0.0
+        worst = max(worst, float((first - second).abs().max()) / scale if scale else 0.0)
+    return worst
 
 
 def _called(subject: Subject, method: Any) -> Facts:

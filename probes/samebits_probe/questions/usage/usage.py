@@ -25,6 +25,7 @@ from samebits_probe.questions.usage import (
     forward,
     generate,
     methods,
+    optional,
     save,
     settings,
     ways,
@@ -42,7 +43,7 @@ class Question(NamedTuple):
     """One thing that a user does with a model."""
 
     name: str
-    ask: Callable[[Subject], Facts]
+    ask: Callable[[Subject], Facts | list[str]]
     of_text: bool
     """True if it applies only to causal language models."""
 
@@ -62,6 +63,7 @@ QUESTIONS = (
     Question("beams", beams.beams, of_text=True),
     Question("several", beams.several, of_text=False),
     Question("features", features.features, of_text=False),
+    Question("optional", optional.optional, of_text=False),
     Question("attention", attention.attention, of_text=False),
     Question("settings", settings.settings, of_text=False),
     Question("generation", ways.generation, of_text=False),
