@@ -4,7 +4,7 @@
 
 arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts and methods that a
 class of models no longer holds itself, what a decorator sets on layers, and fields that a config keeps in its text_config.
-methods: what the base of all tokenizers has in some release, and no tokenizer in another. rotary: embeddings whose forward needs the kind of layer. attention: names of implementations. tasks: names of pipelines. variables: what a release
+methods: what the base of all tokenizers has in some release, and no tokenizer in another. rotary: embeddings whose forward needs the kind of layer. attention: names of implementations. kernels: releases that take the same ones of the hub as the release before. tasks: names of pipelines. variables: what a release
 no longer reads of its environment. A class that takes any keyword refuses none, one with a ``__getattr__`` of its own lacks
 none, and a release without the class says nothing.
 """
@@ -91,7 +91,7 @@ class Release:
 
     def __init__(self, root):
         self.classes, self.functions, self.variables, self.tasks = {}, {}, set(), set()
-        self.attention = set()
+        self.attention, self.kernels = set(), set()
         self.words, self.of_module, self.decorators = set(), {}, {}
         self.public, twice = set(), set()
         for path in sorted(root.rglob("*.py")):
@@ -104,6 +104,8 @@ class Release:
                 self.words |= set(re.findall(r"\w+", text))
             if ".integrations." in module:
                 self.decorators |= dict(decorators(text))
+                if path.name == "hub_kernels.py":
+                    self.kernels = set(kernels(ast.parse(text)))
                 continue
             self.variables |= variables(text)
             if ".models." in module:
@@ -266,6 +268,20 @@ def attention_names(tree):
                 yield from map(ast.literal_eval, named)
 
 
+def kernels(tree):
+    """Yield the kernels of the hub that stand in for layers and functions, as the source writes them."""
+    for node in ast.walk(tree):
+        is_call = isinstance(node, ast.Call) and node.keywords
+        if is_call and ast.unparse(node.func).endswith("Repository"):
+            yield ast.unparse(node)
+
+
+def as_before(every):
+    """Return one character for each release: 0 where its kernels are not those of the release before."""
+    before = [every[0], *every[:-1]]
+    return "".join("01"[r.kernels == b.kernels] for r, b in zip(every, before, strict=True))
+
+
 def mask(values, name):
     """Return one character for each release: 0 where it lacks the name."""
     return "".join("0" if names is not None and name not in names else "1" for names in values)
@@ -345,6 +361,7 @@ def main(pairs):
         }
         for part in ("attention", "tasks", "variables")
     }
+    words["kernels"] = {"": {"of the hub": as_before(every)}}
     table = {"arguments": called, "attributes": held, "methods": methods, "rotary": rotary, **words}
     OUT.write_text(written([*folders], table), "utf-8")
 

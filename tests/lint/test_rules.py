@@ -932,6 +932,12 @@ CASES = [
         f"{BOTH_WAYS}    def _init_weights(self, module):\n        return None\n",
     ),
     (
+        "SB112",
+        "from transformers import AutoModel\nAutoModel.from_pretrained('m', use_kernels=True)\n",
+        "from transformers import AutoModel\nAutoModel.from_pretrained('m', use_kernels=False)\n"
+        "call(use_kernels=True)\n",
+    ),
+    (
         "SB108",
         "from transformers import CLIPConfig\nCLIPConfig.from_text_vision_configs(1, 2)\n",
         "from transformers import CLIPConfig\nCLIPConfig.from_pretrained('m')\n",

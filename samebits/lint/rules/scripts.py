@@ -304,6 +304,25 @@ def _attention_names(project: Project) -> Iterator[Problem]:
         )
 
 
+def _kernels(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        argument = keyword(node, "use_kernels") or keyword(node, "kernel_config")
+        if argument is None or (
+            isinstance(argument.value, ast.Constant) and not argument.value.value
+        ):
+            continue
+        releases = without("kernels", "", "of the hub")
+        if releases is None or method_call(node)[1] not in _FACTORIES or guarded(source, node):
+            continue
+        yield problem(
+            source,
+            argument,
+            f"{argument.arg} takes kernels of the hub, of which this release names others than the release before",
+            releases,
+            "compare the logits of both releases on the machine that runs them",
+        )
+
+
 def _registered(project: Project) -> set[str]:
     """Return the names that code registers attention functions by, on whatever object."""
     calls = (node for _, node in project.nodes(ast.Call) if method_call(node)[1] == "register")
@@ -372,6 +391,7 @@ RULES = (
     LintRule("SB109", "warning", _variables),
     LintRule("SB110", "error", _attention_names),
     LintRule("SB111", "warning", _unread_overrides),
+    LintRule("SB112", "note", _kernels),
     LintRule("SB864", "error", _tasks),
     LintRule("SB913", "error", _untyped_tokens),
 )
