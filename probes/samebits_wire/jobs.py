@@ -181,6 +181,7 @@ class TokenizerRecipe(TypedDict):
     kind: str
     tokenizer_class: str
     slow_files: bool
+    unused: int
     parts: dict[str, Any]
     config: dict[str, Any]
 

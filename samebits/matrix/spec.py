@@ -248,6 +248,8 @@ class TokenizerRecipe(Form):
     """The class that tokenizer_config.json names."""
     slow_files: bool = False
     """Whether the files of the class in Python are there, too; not for unigram."""
+    unused: Annotated[int, Field(ge=0, le=300_000)] = 0
+    """Tokens that no text has, added to the vocabulary: releases treat large ones otherwise. Not for unigram."""
     parts: dict[str, Any] = Field(default_factory=dict)
     """Parts of tokenizer.json that replace those of the kind, such as normalizer."""
     config: dict[str, Any] = Field(default_factory=dict)

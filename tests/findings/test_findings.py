@@ -1830,7 +1830,7 @@ GIVEN, GIVEN_ROUNDED, GIVEN_OTHER = (
     {"forward(text_embeds=get_text_features())": {"returned": "text_embeds", "distance": distance}}
     for distance in (0.0, 1e-6, 0.5)
 )
-GIVEN_REFUSED = {"forward(text_embeds=get_text_features())": {"refused": "AttributeError: no"}}
+GIVEN_REFUSED = {"forward(text_embeds=get_text_features())": {"raises": "AttributeError: no"}}
 
 
 @pytest.mark.parametrize(
@@ -1850,6 +1850,9 @@ GIVEN_REFUSED = {"forward(text_embeds=get_text_features())": {"refused": "Attrib
         (GIVEN_OTHER, GIVEN, (), []),  # the reference is not right, so nothing was lost
         (GIVEN_OTHER, GIVEN_OTHER, SAME, []),
         (GIVEN_REFUSED, GIVEN_REFUSED, SAME, []),
+        (GIVEN_REFUSED, GIVEN, SAME, ["SB917"]),
+        (GIVEN_OTHER, GIVEN_REFUSED, SAME, []),  # they have another meaning
+        (GIVEN_REFUSED, GIVEN_OTHER, SAME, []),
     ],
 )
 def test_methods_for_features_are_compared(reference, candidate, signals, expected):

@@ -19,6 +19,7 @@ from samebits_probe.process import fork
 from samebits_probe.questions.usage import (
     attention,
     beams,
+    cached,
     checked,
     features,
     forward,
@@ -386,7 +387,7 @@ def test_features_are_given_in_place_of_their_inputs():
 
     assert answer(Taker(pooled="data")) == {"returned": "text_embeds", "distance": 0.0}
     assert answer(Taker(pooled="data", factor=3.0))["distance"] > 1.9
-    assert answer(Taker())["refused"].startswith("AttributeError: 'Tensor' object has no")
+    assert answer(Taker())["raises"].startswith("AttributeError: 'Tensor' object has no")
     assert answer(Taker(), {}) == {"left_out": "no prompt has what the method takes"}
 
 
@@ -414,6 +415,24 @@ def test_pixels_among_tokens_are_those_of_a_prompt():
     fed = Subject(subject.model, "base", Path(), {"image": {"pixel_values": pixels}})
     with torch.no_grad():
         assert features.features(fed)["get_image_features"]["shape"] == [1, 16]
+
+
+def test_a_tokenizer_is_loaded_from_the_cache_of_the_hub():
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizers.write(Path(folder), "byte-level", unused=50)
+        tiny.model().config.save_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        assert len(tokenizer) > 400
+        subject = Subject(tiny.model(), "causal-lm", Path(), tokenizer=tokenizer)
+        ((name, call),) = cached.calls(subject)
+        with mock.patch.object(cached.constants, "HF_HUB_OFFLINE", True):
+            assert methods.asked(call) == {"gave": "the ids of the folder"}
+            with mock.patch.object(cached.AutoTokenizer, "from_pretrained", side_effect=OSError):
+                assert methods.asked(call)["refused"].startswith("OSError")
+        with mock.patch.object(cached.constants, "HF_HUB_OFFLINE", False):
+            assert methods.asked(call) == {"left_out": "this environment may ask the hub"}
+    assert name.startswith("AutoTokenizer")
+    assert list(cached.calls(Subject(tiny.model(), "causal-lm", Path()))) == []
 
 
 def test_what_code_asks_of_absent_packages_and_of_kernels_is_read():

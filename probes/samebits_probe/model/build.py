@@ -253,6 +253,7 @@ def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
         folder,
         tokenizer["kind"],
         slow_files=tokenizer["slow_files"],
+        unused=tokenizer.get("unused", 0),
         parts=tokenizer["parts"],
         **{"tokenizer_class": tokenizer["tokenizer_class"]} | tokenizer["config"],
     )

@@ -306,12 +306,13 @@ def write(
     tokenizer_class: str | None = "PreTrainedTokenizerFast",
     *,
     slow_files: bool = False,
+    unused: int = 0,
     parts: Part | None = None,
     **config: Any,
 ) -> None:
     """Write tokenizer.json and tokenizer_config.json of a kind into a folder, or what a class in Python has.
 
-    ``parts`` replace parts of tokenizer.json, by name. ``slow_files`` adds the files of the class in
+    ``parts`` replace parts of tokenizer.json, by name; ``unused`` tokens are added that no text has. ``slow_files`` adds the files of the class in
     Python. ``config`` are further keys of tokenizer_config.json; one that is None is left out.
     """
     named: dict[str, Any] = {
@@ -329,6 +330,9 @@ def write(
     if kind not in KINDS:
         return
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, **KINDS[kind]()}
+    if unused:
+        vocab = tokenizer["model"]["vocab"]
+        vocab |= {f"\x1f{i}": len(vocab) + i for i in range(unused)}
     tokenizer |= parts or {}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
     if slow_files:

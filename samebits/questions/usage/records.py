@@ -220,6 +220,8 @@ class Features(Record):
     """Hash of the tensor, or of the pooled one of an output; '' if there is none."""
     distance: float | None = None
     """Distance of forward's outputs for the features from those for their inputs, relative to the largest value."""
+    raises: str = ""
+    """The exception of forward with these features; it means something only where another release takes them."""
     left_out: str = ""
     """Why it was not called."""
     refused: Annotated[str, RAISED] = ""

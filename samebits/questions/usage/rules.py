@@ -171,9 +171,7 @@ def _other_features(case: Case) -> Iterator[Sighting]:
         sides = [_in_words(side) for side in (reference, candidate)]
         is_same_forward = case.outcome("outputs") == "identical"
         differs = bool(reference.digest and candidate.digest) and is_same_forward
-        if bool(reference.refused) != bool(candidate.refused) or _no_longer_holds(
-            case, reference, candidate
-        ):
+        if _one_answers(case, name, reference, candidate):
             yield Sighting(_call(name), side_lines(case, *sides))
         elif differs and (reference.shape, reference.digest) != (candidate.shape, candidate.digest):
             line = "forward returns the same bits for all prompts"
@@ -185,11 +183,12 @@ def _call(name: str) -> str:
     return name if name.endswith(")") else f"{name}()"
 
 
-def _no_longer_holds(case: Case, reference: Features, candidate: Features) -> bool:
-    """Tell whether the reference alone gives for features what it gives for their inputs."""
-    dtype = case.capture.cell.variant.dtype
-    known = reference.distance is not None and candidate.distance is not None
-    return known and reference.holds(dtype) and not candidate.holds(dtype)
+def _one_answers(case: Case, name: str, reference: Features, candidate: Features) -> bool:
+    """Tell whether one side alone returns; of a forward with features, whether it returns what it gives for their inputs."""
+    if _call(name) != name:
+        return bool(reference.refused) != bool(candidate.refused)
+    first, second = (side.holds(case.capture.cell.variant.dtype) for side in (reference, candidate))
+    return (first and not second) or (second and bool(reference.raises))
 
 
 def _other_return(case: Case) -> Iterator[Sighting]:
@@ -215,8 +214,8 @@ def _of_both(
 
 
 def _in_words(features: Features) -> str:
-    if features.refused:
-        return f"raises {features.refused}"
+    if raised := features.refused or features.raises:
+        return f"raises {raised}"
     if features.distance is not None:
         return f"{number(features.distance)} from the outputs of the inputs themselves"
     shape = " x ".join(map(str, features.shape))

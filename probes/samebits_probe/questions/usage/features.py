@@ -45,10 +45,13 @@ def features(subject: Subject) -> Facts:
 
 
 def _argument(subject: Subject, name: str) -> str:
-    """Return the argument of forward that takes what a method returns; '' if there is none."""
+    """Return the argument of forward that takes what a method returns; '' if there is none, or another method has its name."""
     stem = _STEM.fullmatch(name)
     words = [f"{stem[1]}_{kind}" for kind in _GIVEN] if stem else []
-    return next((word for word in words if subject.accepts(word)), "")
+    own = [
+        word for word in words if name == f"get_{word}" or not hasattr(subject.model, f"get_{word}")
+    ]
+    return next((word for word in own if subject.accepts(word)), "")
 
 
 def _given(subject: Subject, name: str, argument: str) -> Facts:
@@ -69,7 +72,7 @@ def _given(subject: Subject, name: str, argument: str) -> Facts:
     try:
         other = _outputs(subject, given | {argument: value})
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"refused": error_text(error)}
+        return {"raises": error_text(error)}
     return {"returned": argument, "distance": _distance(plain, other)}
 
 

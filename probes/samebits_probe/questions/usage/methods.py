@@ -16,7 +16,7 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import has_media, text_config
-from samebits_probe.questions.usage import checked, positions, returned
+from samebits_probe.questions.usage import cached, checked, positions, returned
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
@@ -59,6 +59,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from _getters(model)
     yield from _timed(subject)
     yield from _healed(subject)
+    yield from cached.calls(subject)
     yield from checked.calls(subject)
     yield from returned.calls(subject)
     yield from positions.calls(subject)
