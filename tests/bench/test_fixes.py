@@ -21,6 +21,7 @@ REASONS = (
     "needs custom code",
     "not transformers use",
     "not proven",
+    "looked at",
 )
 """What a skip may begin with."""
 MODELING = "src/transformers/models/opt/modeling_opt.py"

@@ -1,0 +1,52 @@
+"""Llama 4 generates with a static cache.
+
+https://github.com/huggingface/transformers/pull/37329
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "4.51.0",
+    "after": "4.51.1",
+    "made": "4.51.0",
+    "packages": ("accelerate",),
+    "symptom": "Llama 4 with a static cache raises TypeError, as the length of the mask is a method that is not called",
+    "area": "computation",
+    "failure": "must be tuple of ints",
+    "says": (r"must be tuple of ints", r"get_max_cache_shape"),
+    "source": ("_update_causal_mask", "Llama4TextModel", "modeling_llama4.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama 4 of text alone."""
+    config = transformers.Llama4TextConfig(
+        vocab_size=64,
+        **GROUPED,
+        head_dim=8,
+        intermediate_size_mlp=48,
+        num_local_experts=2,
+        attention_chunk_size=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.Llama4ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return how many tokens are made with a static cache."""
+    model = transformers.Llama4ForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    cache = transformers.StaticCache(model.config, max_batch_size=1, max_cache_len=32)
+    try:
+        with torch.no_grad():
+            logits = model(
+                ids, attention_mask=torch.ones_like(ids), past_key_values=cache, use_cache=True
+            ).logits
+    except TypeError as error:
+        return f"TypeError: {error}"[:120]
+    return list(logits.shape)
