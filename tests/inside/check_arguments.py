@@ -1,5 +1,7 @@
 """questions.arguments: what each argument of forward and generate() changes, on real models and on planted ones."""
 
+from unittest import mock
+
 import tiny
 import torch
 import transformers
@@ -14,10 +16,12 @@ from samebits_probe.questions.arguments.generating import (
     inputs,
 )
 from samebits_probe.questions.arguments.states import held
+from transformers.generation import candidate_generator
 
 MAJOR, MINOR = (int(part) for part in transformers.__version__.split(".")[:2])
 ADDS_THE_PROMPT = MAJOR == 5 and MINOR < 3
 """Whether generate() takes the model's own max_length for a number of new tokens."""
+OTHER_TOKENIZER = "assistant_model (of another tokenizer)"
 SIZES = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -210,7 +214,7 @@ def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     assert len(names) == len(set(names))
     assert all(each["named"] for each in facts.values())
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"}
+    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model", OTHER_TOKENIZER}
     assert "raises" not in found.values()
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
@@ -320,6 +324,20 @@ def test_a_decoder_that_cannot_assist_shows():
     effect, message = found["assistant_model (its decoder)"]
     assert effect == "raises"
     assert message.startswith("UnboundLocalError")
+
+
+def test_an_assistant_of_another_tokenizer_that_is_refused_shows():
+    """PR 46936: from 5.0 to 5.13 the assistant gets the positions of the model's tokens, of which it has others."""
+    clean = generating(transformers.LlamaForCausalLM)[0]
+
+    def refuses(*_, **__):
+        raise RuntimeError
+
+    of_other = candidate_generator.AssistedCandidateGeneratorDifferentTokenizers
+    with mock.patch.object(of_other, "get_candidates", refuses):
+        found = generating(transformers.LlamaForCausalLM)[0]
+    assert found == clean | {OTHER_TOKENIZER: "raises"}
+    assert clean[OTHER_TOKENIZER] == "none"
 
 
 def llama(model_class=transformers.LlamaForCausalLM):

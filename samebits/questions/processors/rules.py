@@ -117,14 +117,17 @@ def _summary(difference: ProcessorDifference) -> str:
 
 
 def _not_loaded(case: Case) -> Iterator[Sighting]:
-    """Find processors that the reference loads and this release does not."""
+    """Find processors that one side loads, and for which the other raises or lacks a package."""
+    sides = PROCESSORS.in_cell(case.reference), PROCESSORS.in_cell(case.capture)
     for part in parts_of(case):
-        candidate = PROCESSORS.in_cell(case.capture)
-        assert candidate is not None
-        is_asked = part.load is not None and not part.role
-        if is_asked and not candidate.parts[part.part].class_name:
-            assert part.load is not None
-            yield Sighting(part.part, side_lines(case, *part.load))
+        if part.load is None or part.role:
+            continue
+        reference, candidate = (side.parts[part.part] for side in sides if side is not None)
+        # a package or a class that the reference merely lacks says nothing of its release
+        is_refused = bool(reference.raised) and not missing_packages(part.load[0])
+        if not candidate.class_name or is_refused:
+            lines = side_lines(case, *part.load)
+            yield Sighting(part.part, lines, of_reference=bool(candidate.class_name))
 
 
 def _ignored_at_load(case: Case) -> Iterator[Sighting]:

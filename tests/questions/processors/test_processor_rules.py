@@ -136,6 +136,30 @@ def test_a_side_has_no_finding_against_itself(code):
     assert codes(PLANTED[code], PLANTED[code]) == set()
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_named"),
+    [
+        ({"raised": "TypeError", "message": "unexpected keyword argument"}, True),
+        (
+            {
+                "raised": "ImportError",
+                "message": "SmolVLMProcessor requires num2words: pip install num2words",
+            },
+            False,
+        ),
+        ({"absent": "no torchvision"}, False),
+    ],
+)
+def test_a_processor_that_only_the_reference_does_not_load_is_named_where_it_raises(
+    fields, is_named
+):
+    """A package that it lacks is its environment's, not its release's."""
+    side = signal(class_name="", backend="", **fields)
+    assert "SB837" in codes(PLAIN, side)
+    assert ("SB837" in codes(side, PLAIN)) is is_named
+    assert "SB837" not in codes(side, side)
+
+
 def test_an_input_that_only_the_reference_refuses_is_no_finding():
     both = signal({"c": case(NATIVE), "d": case(NATIVE)})
     assert codes(signal({"c": RAISED, "d": case(NATIVE)}), both) == set()

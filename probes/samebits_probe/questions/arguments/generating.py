@@ -11,6 +11,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -19,6 +20,7 @@ import transformers
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import DECODER, MASK, TOKENS
+from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.arguments.arguments import (
     OTHER,
     Facts,
@@ -27,6 +29,7 @@ from samebits_probe.questions.arguments.arguments import (
     numbers_of,
     raised,
 )
+from samebits_probe.questions.arguments.digits import reader_of_digits
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
@@ -52,6 +55,8 @@ class Asked(NamedTuple):
     base: Facts
     kind: str = ""
     """What the value is, where an argument is given several."""
+    beside: Facts = MappingProxyType({})  # type: ignore[assignment]
+    """What is given only with it."""
 
     @property
     def shown(self) -> str:
@@ -126,13 +131,17 @@ def _stops(ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
 
 
 def assistants(model: Any) -> Iterator[Asked]:
-    """Yield the model as its own assistant, and the decoder of an encoder-decoder model.
+    """Yield the model as its own assistant, the decoder of an encoder-decoder model, and a model of other tokens.
 
     A token that an assistant proposes is taken only if the model chooses it, so nothing may change.
     """
     yield Asked("assistant_model", model, _DRAFTED)
     if (decoder := _decoder_of(model)) is not None:
         yield Asked("assistant_model", decoder, _DRAFTED, "its decoder")
+    n_ids = getattr(text_config(model.config), "vocab_size", None)
+    if n_ids and not getattr(model.config, "is_encoder_decoder", False):
+        other, beside = reader_of_digits(n_ids)
+        yield Asked("assistant_model", other, _DRAFTED, "of another tokenizer", beside)
 
 
 def _decoder_of(model: Any) -> Any:
@@ -199,7 +208,7 @@ class Generation:
     def _effect(self, each: Asked) -> Facts:
         before = self._of(each.base)
         try:
-            after = self._call(each.base | {each.name: each.value})
+            after = self._call({**each.base, **each.beside, each.name: each.value})
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             return raised(error)
         return _effect_of(before, after)
