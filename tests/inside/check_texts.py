@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -284,3 +285,31 @@ def test_decode_is_asked_with_the_switches_of_its_class():
     differing, _ = planted(kind, "decode", shifted, "characters", kind.__name__)
     assert differing == {"decode with its own switches"}
     assert "decode with its own switches" not in facts("wordpiece")["operations"]
+
+
+def test_a_batch_is_decoded_with_the_switches_of_its_class():
+    """PR 47997: from 5.0 to 5.15 Whisper's tokenizer raises for timestamps of a batch."""
+    kind = transformers.Wav2Vec2CTCTokenizer
+    differing, clean = planted(kind, "batch_decode", list, "characters", kind.__name__)
+    assert differing == {"decode with its own switches"}
+    switched = clean["operations"]["decode with its own switches"]
+    assert {"the batch, output_char_offsets", "one word, output_char_offsets"} <= switched.keys()
+
+
+def test_texts_of_code_show_a_tokenizer_that_takes_shifts_for_the_code_of_a_language():
+    """PR 39013: up to 4.52 Marian's tokenizer drops all between >> and the last << of a text."""
+    kind = type(loaded("wordpiece")[0])
+    plain = kind.__call__
+
+    def drops(self, text=None, *arguments, **named):
+        kept = re.sub(">>.+<<", "", text) if isinstance(text, str) else text
+        return plain(self, kept, *arguments, **named)
+
+    clean = facts("wordpiece")
+    with mock.patch.object(kind, "__call__", drops):
+        changed = facts("wordpiece")
+    assert {
+        case
+        for case in clean["operations"]["encode"]
+        if value(clean, "encode", case) != value(changed, "encode", case)
+    } == {"C++", "code of a language"}

@@ -38,6 +38,7 @@ _MAX_SPECIAL, _MAX_ADDED = 4, 3
 """Special and other added tokens that texts are made around."""
 _N_DRAWN, _DRAWN_LENGTH = 8, 24
 """Lists of drawn ids, and ids in each."""
+_OWN_SWITCHES = "decode with its own switches"
 _USUAL_SWITCHES = ("skip_special_tokens", "clean_up_tokenization_spaces")
 _STRIDE = 7919
 """A prime, so that the drawn ids are spread over a vocabulary of any size."""
@@ -234,22 +235,31 @@ def _decode_in_each_way(outcomes: Outcomes, tokenizer: Any, name: str, ids: list
 
 
 def _switched(outcomes: Outcomes, tokenizer: Any, ids: dict[str, list[list[int]]]) -> None:
-    """Decode with each switch of the class's own, such as one that adds offsets."""
+    """Decode each text and all of them at once with each switch of the class's own, such as one that adds offsets."""
     names = [
         name
         for name, parameter in inspect.signature(tokenizer.decode).parameters.items()
         if parameter.default is False and name not in _USUAL_SWITCHES
     ]
-    for name, case in product(names, corpus()["batch"]):
-        if case in ids:
-            outcomes.name_members(f"{case}, {name}", [case])
-            outcomes.call(
-                "decode with its own switches",
-                f"{case}, {name}",
-                lambda switch, case: _leaves(tokenizer.decode(ids[case][0], **{switch: True})),
-                name,
-                case,
-            )
+    cases = [case for case in corpus()["batch"] if case in ids]
+    for name, case in product(names, cases):
+        outcomes.name_members(f"{case}, {name}", [case])
+        outcomes.call(
+            _OWN_SWITCHES,
+            f"{case}, {name}",
+            lambda switch, case: _leaves(tokenizer.decode(ids[case][0], **{switch: True})),
+            name,
+            case,
+        )
+    rows = [ids[case][0] for case in cases]
+    for name in names if rows else ():
+        outcomes.name_members(f"the batch, {name}", cases)
+        outcomes.call(
+            _OWN_SWITCHES,
+            f"the batch, {name}",
+            lambda switch: _leaves(tokenizer.batch_decode(rows, **{switch: True})),
+            name,
+        )
 
 
 def _leaves(value: Any) -> list[Any]:
