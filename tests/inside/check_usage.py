@@ -513,6 +513,7 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
 
 STOPS = "stops behind 'hello': True, 'said hello': True"
 REJECTED = "generate(assistant_model=…) whose drafts are all rejected"
+BEHIND_PADS = "generate(decoder_input_ids=…) behind pads"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
     "compute_transition_scores(…)",
     "compute_transition_scores(…) of beams",
@@ -521,8 +522,8 @@ SCORED, OF_BEAMS, STOPPED, BEGUN = (
 )
 
 
-def gave(made, head="causal-lm", tokenizer=None):
-    subject = Subject(made, head, Path(), {}, None, tokenizer)
+def gave(made, head="causal-lm", tokenizer=None, fed=None):
+    subject = Subject(made, head, Path(), fed or {}, None, tokenizer)
     return {name: methods.asked(call).get("gave") for name, call in checked.calls(subject)}
 
 
@@ -582,7 +583,8 @@ def test_a_string_that_ends_a_text_too_late_is_seen():
 
 
 def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
-    assert gave(tiny.bart(), "seq2seq-lm") == {BEGUN: "as if the start token were given: True"}
+    clean = {BEHIND_PADS: None, BEGUN: "as if the start token were given: True"}
+    assert gave(tiny.bart(), "seq2seq-lm") == clean
     name = "_prepare_decoder_input_ids_for_generation"
     plain = getattr(transformers.GenerationMixin, name)
 
@@ -596,7 +598,37 @@ def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
         return ids, kwargs
 
     with mock.patch.object(transformers.GenerationMixin, name, hidden):
-        assert gave(tiny.bart(), "seq2seq-lm") == {BEGUN: "as if the start token were given: False"}
+        assert gave(tiny.bart(), "seq2seq-lm") == clean | {
+            BEGUN: "as if the start token were given: False"
+        }
+
+
+def t5():
+    fields = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2}
+    made = tiny.made(transformers.T5ForConditionalGeneration, num_heads=4, **fields)
+    made.generation_config.decoder_start_token_id = 0
+    return made
+
+
+def behind_pads(made):
+    fed = {"input_ids": torch.arange(5, 14)[None], "input_features": torch.randn(1, 8, 32)}
+    fed = {name: value for name, value in fed.items() if name == made.main_input_name}
+    return gave(made, "seq2seq-lm", fed={"short": fed})[BEHIND_PADS]
+
+
+def test_pads_before_the_first_tokens_of_a_decoder_change_nothing_and_planted_ones_do():
+    """PR 48028: Whisper's positions count the pads from 5.3 to 5.15; BART's do in every release."""
+    assert behind_pads(t5()) == "as alone: True"
+    assert behind_pads(tiny.bart(init_std=0.3)) == "as alone: False"
+    name = "_prepare_decoder_input_ids_for_generation"
+    plain = getattr(transformers.GenerationMixin, name)
+
+    def unmasked(*arguments, **named):
+        ids, kwargs = plain(*arguments, **named)
+        return ids, kwargs | {"decoder_attention_mask": torch.ones_like(ids)}
+
+    with mock.patch.object(transformers.GenerationMixin, name, unmasked):
+        assert behind_pads(t5()) == "as alone: False"
 
 
 def test_what_a_method_makes_of_ids_is_given_beside_them():
@@ -738,7 +770,7 @@ def whisper(**settings):
 def timed(made):
     fed = {"sound": {"input_features": torch.linspace(-1, 1, 800).reshape(1, 8, 100)}}
     facts = methods.methods(Subject(made, "seq2seq-lm", Path(), fed))
-    return {name: fact for name, fact in facts.items() if name.startswith("generate(")}
+    return {name: fact for name, fact in facts.items() if "token_timestamps" in name}
 
 
 def test_times_of_tokens_are_those_of_the_same_call_and_are_seen_to_move():

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 
 from samebits_probe.model import decode, load
 from samebits_probe.model.distance import same_bytes
@@ -22,6 +23,8 @@ Facts = dict[str, Any]
 _TEXT, _STOPS = "people said hello to the world", ("hello", "said hello")
 """What a model is made to write, and strings at which it is to stop: one that may be a token, and one that is none."""
 _BEGIN = [[5, 6]]
+_LONGER = [7, 8, 9, 10, 11]
+"""What a decoder begins with behind its start token, in the row that the other one is padded to."""
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "pad_token_id": 0, "do_sample": False}
 _SCORED: Facts = {"output_scores": True, "return_dict_in_generate": True}
 _REJECTED = "whose drafts are all rejected"
@@ -35,7 +38,11 @@ _NEAR = 1e-3
 def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the calls that apply to a model that generates from token ids."""
     model = subject.model
-    if getattr(model, "main_input_name", "") != "input_ids" or not model.can_generate():
+    if not model.can_generate():
+        return
+    if load.is_encoder_decoder(model):
+        yield "generate(decoder_input_ids=…) behind pads", partial(_behind_pads, subject)
+    if getattr(model, "main_input_name", "") != "input_ids":
         return
     if load.is_encoder_decoder(model):
         yield "generate(decoder_input_ids=…)", partial(_begun, subject)
@@ -88,9 +95,7 @@ def _are_near(made: torch.Tensor, expected: torch.Tensor) -> bool:
 def _rejected(subject: Subject) -> str:
     """Return whether a model that takes back what its assistant proposes computes what it computes alone."""
     model = subject.model
-    if model.dtype != torch.float32:
-        msg = "it is not in float32"
-        raise NoMeaning(msg)
+    _demand_float32(model)
     window: int | None = getattr(text_config(model.config), "sliding_window", None)
     length = max(_N_TOKENS, window + 2) if window and window <= _MAX_WINDOW else _N_TOKENS
     ids = subject.ids("rejected", length)
@@ -105,6 +110,13 @@ def _rejected(subject: Subject) -> str:
     scores = [torch.cat(output.scores)[: n_same + 1] for output in (alone, drafted)]
     finite = [score.masked_fill(~score.isfinite(), 0.0) for score in scores]
     return f"the scores without it: {_are_near(finite[1], finite[0])}"
+
+
+def _demand_float32(model: Any) -> None:
+    """Refuse a model whose rounding may be as large as another result."""
+    if model.dtype != torch.float32:
+        msg = "it is not in float32"
+        raise NoMeaning(msg)
 
 
 def _contrary(model: Any) -> Any:
@@ -128,10 +140,7 @@ def _contrary(model: Any) -> Any:
 def _begun(subject: Subject) -> str:
     """Return whether a decoder's first tokens get the start token that they lack."""
     model, begin = subject.model, torch.tensor(_BEGIN)
-    start = getattr(model.generation_config, "decoder_start_token_id", None)
-    if not isinstance(start, int) or start in _BEGIN[0]:
-        msg = "the model has no start token of its own"
-        raise NoMeaning(msg)
+    start = _start_of(model)
     whole = torch.cat([torch.tensor([[start]]), begin], dim=1)
     first, second = (
         _generated(
@@ -145,6 +154,60 @@ def _begun(subject: Subject) -> str:
     )
     alike = same_bytes(torch.cat(first.scores), torch.cat(second.scores))
     return f"as if the start token were given: {alike and first.sequences.shape == second.sequences.shape}"
+
+
+def _start_of(model: Any) -> int:
+    """Return the token that a decoder starts with."""
+    start = getattr(model.generation_config, "decoder_start_token_id", None)
+    if not isinstance(start, int) or start in _BEGIN[0]:
+        msg = "the model has no start token of its own"
+        raise NoMeaning(msg)
+    return start
+
+
+def _behind_pads(subject: Subject) -> str:
+    """Return whether a decoder's first tokens give the same behind pads, beside a longer row, as alone."""
+    _demand_float32(subject.model)
+    encoded, start = _encoded(subject), _start_of(subject.model)
+    short = [start, *_BEGIN[0]]
+    n_pads = len(_LONGER) + 1 - len(short)
+    mask = torch.ones(2, len(_LONGER) + 1).long()
+    mask[0, :n_pads] = 0
+    rows = torch.tensor([[0] * n_pads + short, [start, *_LONGER]])
+    alone = _first_logits(subject.model, encoded, rows[:1, n_pads:], mask[:1, n_pads:])
+    among = _first_logits(subject.model, encoded, rows, mask)
+    return f"as alone: {_are_near(among[:1], alone)}"
+
+
+def _encoded(subject: Subject) -> Facts:
+    """Return what the encoder gets of a prompt of the cell, one row of it."""
+    for kwargs in subject.prompts.values():
+        given = {n: v[:1] for n, v in kwargs.items() if isinstance(v, torch.Tensor) and v.dim() > 1}
+        main = given.get(subject.model.main_input_name)
+        if main is not None:
+            return {n: v for n, v in given.items() if not n.startswith("decoder_")}
+    msg = "no prompt of the cell is fed to an encoder"
+    raise NoMeaning(msg)
+
+
+def _first_logits(
+    model: Any, encoded: Facts, tokens: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return the logits of the first token behind rows of a decoder."""
+    named = {n: v.repeat_interleave(len(tokens), 0) for n, v in encoded.items()}
+    one = {"max_new_tokens": 1, "min_new_tokens": None, "do_sample": False, "pad_token_id": 0}
+    one |= {"output_logits": True, "return_dict_in_generate": True}
+    # a class of its own, such as Whisper's, cuts sounds and makes the tokens itself
+    generate = partial(transformers.GenerationMixin.generate, model)
+    with torch.no_grad():
+        output = generate(
+            decoder_input_ids=tokens,
+            decoder_attention_mask=mask,
+            **named,
+            **one,
+        )
+    logits: torch.Tensor = output.logits[0]
+    return logits
 
 
 def _stopped(model: Any, tokenizer: Any) -> str:
