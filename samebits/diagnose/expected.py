@@ -87,15 +87,31 @@ def apply_expected(
 def _with_other_reference(
     results: Sequence[CellResult], plan: Collection[CellId], reference: str
 ) -> frozenset[CellId]:
-    """Return the cells whose reference may differ from that of a run without filters."""
-    ran = {result.cell for result in results}
-    partial = {(cell.model, str(cell.variant)) for cell in plan if cell not in ran}
-    return frozenset(
-        result.cell
-        for result in results
-        if (result.cell.model, str(result.cell.variant)) in partial
-        and (result.reference is None or result.reference.stack != reference)
-    )
+    """Return the cells whose reference may differ from that of a run without filters.
+
+    A cell that was left out takes the place of a sound reference only if it is older, or of ``reference``:
+    see ``choose_reference`` of samebits/diagnose/verdict.py.
+    """
+    by_cell = {result.cell: result for result in results}
+    order = {cell: i for i, cell in enumerate(plan)}
+    left_out: dict[tuple[str, str], list[CellId]] = {}
+    for cell in order.keys() - by_cell.keys():
+        left_out.setdefault(_row_of(cell), []).append(cell)
+
+    def is_other(result: CellResult) -> bool:
+        rivals, chosen = left_out.get(_row_of(result.cell), []), result.reference
+        if not rivals or (chosen is not None and chosen.stack == reference):
+            return False
+        own = by_cell.get(chosen) if chosen is not None else None
+        if own is None or own.failures or own.unfinished is not None:
+            return True
+        return any(each.stack == reference or order[each] < order[own.cell] for each in rivals)
+
+    return frozenset(result.cell for result in results if is_other(result))
+
+
+def _row_of(cell: CellId) -> tuple[str, str]:
+    return cell.model, str(cell.variant)
 
 
 @dataclass(frozen=True, eq=False)

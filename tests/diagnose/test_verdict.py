@@ -790,6 +790,20 @@ def test_what_the_filters_left_out_is_not_called_fixed(memory):
     assert (report.fixed, report.evaluated) == ((), False)
 
 
+def test_a_later_environment_that_was_left_out_changes_no_reference(memory):
+    """As of olmo3, which 4.48 does not know: 4.57 is its reference with and without 5.2."""
+    different = {"5.9": other_logits(memory)}
+    sides = {s: runs(memory, s, **different.get(s, {})) for s in ("5.0", "5.9")}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    rule, later, older = expected(stack=("5.9",)), cell_id("5.5"), cell_id("4.57")
+    plan = [r.cell for r in alone]
+    covered = {}
+    for name, whole in {"later": [plan[0], later, plan[1]], "older": [older, *plan]}.items():
+        results, _ = apply_expected(alone, [rule], whole, "4.48")
+        covered[name] = bool(results[1].expected)
+    assert covered == {"later": True, "older": False}
+
+
 def test_beside_another_reference_than_the_matrix_has_nothing_is_called_fixed(memory):
     sides = {stack: runs(memory, stack) for stack in ("5.0", "5.9")}
     alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
