@@ -3,7 +3,8 @@
 Without an option, the releases of samebits/matrix/known.json that the table lacks are added, from their wheels on
 PyPI: nothing is installed. ``--all`` makes the table anew. ``--measure`` makes every config, processor and token setting in
 the environments that exist and prints how many moves of a default the table states rightly (precision), and how
-many of all moves it states (recall), from each release to the next one that has an environment.
+many of all moves it states (recall), from each release to the next one that has an environment; then how many of
+all stated values the instances have.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from urllib.parse import urljoin
 
 from bench.place import ROOT, WORK
 from bench.stated import written
-from bench.stated.sources import CONSTANTS, Stated, kind_of, of_file, shared_constants
+from bench.stated.sources import BASE, CONSTANTS, Stated, kind_of, of_file, shared_constants
 from samebits.defaults.moved import is_same
 from samebits.defaults.table import FILE, Table, from_text
 from samebits.matrix.known import releases
@@ -95,7 +96,8 @@ class Reader:
         with zipfile.ZipFile(io.BytesIO(content)) as wheel:
             names = (n for n in wheel.namelist() if n.startswith(INSIDE) and n.endswith(".py"))
             paths = {name.removeprefix(INSIDE): name for name in names}
-            constants = wheel.read(paths[CONSTANTS]).decode()
+            texts = (wheel.read(paths[path]).decode() for path in (CONSTANTS, BASE))
+            constants = shared_constants(*texts)
             found: dict[str, Stated] = {}
             for path, name in paths.items():
                 if kind := kind_of(path):
@@ -104,10 +106,12 @@ class Reader:
                         found.setdefault(cls, stated)
         return found
 
-    def _file(self, path: str, text: str, kind: str, constants: str) -> dict[str, Stated]:
-        digest = hashlib.sha256(f"{constants}\0{text}".encode()).hexdigest()
+    def _file(
+        self, path: str, text: str, kind: str, constants: dict[str, Any]
+    ) -> dict[str, Stated]:
+        digest = hashlib.sha256(f"{json.dumps(constants)}\0{text}".encode()).hexdigest()
         if (path, digest) not in self._read:
-            self._read[path, digest] = of_file(text, kind, shared_constants(constants))
+            self._read[path, digest] = of_file(text, kind, constants)
         return self._read[path, digest]
 
 
@@ -124,6 +128,7 @@ def measure(table: Table) -> None:
     right, wrong, silent = (counts[key] for key in ("right", "wrong", "not stated"))
     print(f"releases: {', '.join(made)}")
     print(f"precision {right}/{right + wrong}, recall {right}/{right + silent}")
+    print("values {}/{}".format(*values(table, made)))
     for what, count in missed.most_common(30):
         print(f"  {count} of {what}")
 
@@ -148,6 +153,19 @@ def instantiated(table: Table) -> Iterator[tuple[str, dict[str, dict[str, Any]]]
         yield release, json.loads(done.stdout.splitlines()[-1])
 
 
+def values(table: Table, made: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> tuple[int, int]:
+    """Count the stated values that instances have, and all stated values."""
+    same = [
+        is_same(_in_form(default.value), _in_form(facts[field]))
+        for release, classes in made.items()
+        for cls, facts in classes.items()
+        for field, default in table.of(cls, release).items()
+        if default.is_stated and field in facts.keys() - NO_SETTINGS
+        if not _is_config(facts[field])
+    ]
+    return sum(same), len(same)
+
+
 def outcomes(
     table: Table,
     first: str,
@@ -159,8 +177,8 @@ def outcomes(
     for cls in sorted(before.keys() & after.keys()):
         old, new = table.of(cls, first), table.of(cls, last)
         for field in sorted(before[cls].keys() & after[cls].keys() - NO_SETTINGS):
-            values = before[cls][field], after[cls][field]
-            if any(isinstance(value, dict) and "model_type" in value for value in values):
+            values = _in_form(before[cls][field]), _in_form(after[cls][field])
+            if any(map(_is_config, values)):
                 continue
             one, other = old.get(field), new.get(field)
             said = one and other and one.is_stated and other.is_stated
@@ -169,6 +187,19 @@ def outcomes(
                 yield ("right" if moved else "not stated"), f"{cls}.{field}"
             elif moved:
                 yield "wrong", f"{cls}.{field}"
+
+
+def _is_config(value: Any) -> bool:
+    """Tell whether a value is a config inside, or a list of some: those are classes of their own."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, dict) and "model_type" in first
+
+
+def _in_form(value: Any) -> Any:
+    """Return a value without what 5.9 to 5.16 leave beside the dicts of kinds of layers, which no code reads."""
+    if not isinstance(value, dict) or not any(isinstance(part, dict) for part in value.values()):
+        return value
+    return {key: part for key, part in value.items() if key not in {"rope_type", "rope_theta"}}
 
 
 if __name__ == "__main__":

@@ -9,13 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from bench.stated.values import Scope, UnstatedError
+from bench.stated.values import KWARGS, RENAMES, SELF, Held, Scope, UnstatedError
+from samebits.defaults.rope import FACTOR, OWN
+from samebits.defaults.rope import FIELD as ROPE
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
 KINDS: Final = {
     "config": re.compile(r"(models/.*/)?configuration_\w+\.py"),
+    "base": re.compile(r"modeling_rope_utils\.py"),
     "processor": re.compile(
         r"(models/.*/)?(image_processing|video_processing|feature_extraction)_\w+\.py"
     ),
@@ -25,8 +28,16 @@ KINDS: Final = {
 }
 """Kind -> paths of its files, inside the folder ``transformers``."""
 CONSTANTS: Final = "utils/constants.py"
+BASE: Final = "configuration_utils.py"
 _OF_CLASSES = frozenset({"config", "processor", "training", "generation"})
 """Kinds whose fields may stand in the body of the class."""
+_PRIVATE: Final = f"{SELF}_"
+_UNSTATED: Final = ast.Await(ast.Constant(None))
+"""An expression that has no value here."""
+_ROPE = frozenset({"default_theta", "default_rope_type"})
+_CONVERTS = "convert_rope_params_to_dict"
+_RENAMES_LAYERS = "remap_legacy_layer_types"
+_STANDARDIZES = "standardize_rope_params"
 _UNREAD = frozenset(
     {"self", "args", "kwargs", "model_input_names", "valid_kwargs", "unused_kwargs"}
 )
@@ -47,13 +58,18 @@ class Stated:
     fields: dict[str, JsonValue] = field(default_factory=dict)
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Field -> other fields of which the source makes its default."""
+    rope: dict[str, JsonValue] = field(default_factory=dict)
+    """What the base of all configs completes ``rope_parameters`` with, as samebits/defaults/rope.py reads it."""
+    renames: JsonValue = None
+    """New names of kinds of layers, which a base gives to the lists of its classes."""
     computed: set[str] = field(default_factory=set)
     """Fields with a value that the source does not state."""
 
 
-def shared_constants(text: str) -> dict[str, JsonValue]:
-    """Return the constants of ``utils/constants.py``, such as IMAGENET_DEFAULT_MEAN."""
-    return _constants(ast.parse(text), {})
+def shared_constants(text: str, base: str = "") -> dict[str, JsonValue]:
+    """Return the constants of ``utils/constants.py``, such as IMAGENET_DEFAULT_MEAN, and the names of layers."""
+    named = _constants(ast.parse(base), {})
+    return _constants(ast.parse(text), {k: v for k, v in named.items() if k == RENAMES})
 
 
 def kind_of(path: str) -> str | None:
@@ -97,17 +113,24 @@ def _constants(tree: ast.Module, shared: Mapping[str, JsonValue]) -> dict[str, J
 
 def _of_class(node: ast.ClassDef, kind: str, constants: Mapping[str, JsonValue]) -> Stated:
     stated = Stated(kind, tuple(_name(base) for base in node.bases))
-    body = _Body(Scope(constants))
+    body = _Body(Scope(constants), {} if kind == "base" else _methods(node))
     for statement in node.body:
         _read_attribute(statement, stated, body)
     for statement in node.body:
         _read_method(statement, kind, body)
-    values, needs = body.scope.values, body.scope.needs
+    body.finish()
+    if f"{_RENAMES_LAYERS}(config=self)" in ast.unparse(node):
+        stated.renames = constants.get(RENAMES)
+    values, needs = body.stated(), body.needs()
     stated.fields = {name: values[name] for name in body.fields if name in values}
     stated.computed = body.fields - stated.fields.keys()
-    others = {name: needs.get(name, frozenset()) - {name} for name in stated.fields}
-    stated.needs = {name: tuple(sorted(of)) for name, of in others.items() if of}
+    stated.needs = {name: tuple(sorted(needs[name])) for name in stated.fields if needs[name]}
+    stated.rope = body.rope
     return stated
+
+
+def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
 
 
 def _read_attribute(statement: ast.stmt, stated: Stated, body: _Body) -> None:
@@ -122,11 +145,16 @@ def _read_attribute(statement: ast.stmt, stated: Stated, body: _Body) -> None:
         case ast.Assign(targets=[ast.Name(id="attribute_map")], value=ast.Dict() as names):
             with suppress(UnstatedError):
                 stated.aliases = _names_of(names)
+                body.scope.aliases = {
+                    f"{SELF}{name}": f"{SELF}{real}" for name, real in stated.aliases.items()
+                }
         case ast.AnnAssign(target=ast.Name(id=name), annotation=hint, value=ast.expr() as value):
             if stated.kind in _OF_CLASSES and not ast.unparse(hint).startswith("ClassVar"):
-                body.state(name, value)
+                body.state(name, value, attribute=True)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _ROPE:
+            body.complete(name, value)
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if stated.kind == "processor":
-            body.state(name, value)
+            body.state(name, value, attribute=True)
         case _:
             return
 
@@ -140,7 +168,7 @@ def _names_of(node: ast.Dict) -> dict[str, str]:
 def _read_method(statement: ast.stmt, kind: str, body: _Body) -> None:
     """Follow a method that gives an instance its fields."""
     match statement:
-        case ast.FunctionDef(name="__init__"):
+        case ast.FunctionDef(name="__init__") if kind != "base":
             for name, default in _arguments(statement):
                 body.state(name, default)
             if kind != "tokenizer":  # those make of an argument what the vocabulary allows
@@ -158,27 +186,69 @@ def _read_method(statement: ast.stmt, kind: str, body: _Body) -> None:
 class _Body:
     """The statements that give an instance its fields, followed for an instance made without arguments."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, methods: Mapping[str, ast.FunctionDef] | None = None) -> None:
         self.scope = scope
         self.fields: set[str] = set()
+        self.rope: dict[str, JsonValue] = {}
+        self._methods = methods or {}
+        self._is_helper = False
+        self._locals: set[str] = set()
+        if self._methods.keys() & {_CONVERTS, _STANDARDIZES}:
+            self.rope[OWN] = True
 
-    def state(self, name: str, node: ast.expr) -> None:
+    def state(self, name: str, node: ast.expr, *, attribute: bool = False) -> None:
         """Note the default of a field."""
         if name not in _UNREAD and not name.startswith("_"):
             self.fields.add(name)
-            self._assign(name, node)
+            self.scope.assign(f"{SELF}{name}" if attribute else name, node)
 
-    def _assign(self, name: str, node: ast.expr) -> None:
-        try:
-            value = self.scope.evaluate(node)
-        except UnstatedError:
-            self._forget(name)
-            return
-        self.scope.values[name] = value
-        self.scope.needs[name] = frozenset(self.scope.read)
+    def complete(self, name: str, node: ast.expr) -> None:
+        """Note what ``rope_parameters`` are completed with; None where the source does not state it."""
+        self.scope.assign(name, node)
+        self.rope[name] = self.scope.values.get(name)
 
-    def _forget(self, name: str) -> None:
-        self.scope.values.pop(name, None)
+    def stated(self) -> dict[str, JsonValue]:
+        """Return field -> value."""
+        names = {name: self._last(name) for name in self.fields}
+        return {
+            name: value.of if isinstance(value := self.scope.values[last], Held) else value
+            for name, last in names.items()
+            if last in self.scope.values
+        }
+
+    def needs(self) -> dict[str, frozenset[str]]:
+        """Return field -> the others that its value was made of."""
+        needs = self.scope.needs
+        none = {*_ROPE, *(self._locals - self.fields)}
+        return {
+            name: needs.get(self._last(name), frozenset()) - none - {name} for name in self.fields
+        }
+
+    def _last(self, name: str) -> str:
+        """Return the name that has the value of a field: of the attribute, or of an argument for a base."""
+        own = f"{SELF}{name}"
+        return own if own in self.scope.values or own in self.scope.unknown else name
+
+    def _completes(self) -> None:
+        """Follow what the base does: its ``rope_parameters`` are no longer None."""
+        if OWN in self.rope:
+            self.finish()
+        elif f"{SELF}{ROPE}" in self.scope.values:
+            held = self.scope.values[f"{SELF}{ROPE}"]
+            self.scope.values[f"{SELF}{ROPE}"] = held if isinstance(held, Held) else Held(held)
+
+    def finish(self) -> None:
+        """Follow how the class itself completes ``rope_parameters``, unless that was followed."""
+        methods, self._methods = self._methods, {}
+        if _CONVERTS in methods and not self._is_helper:
+            self._is_helper = True  # its local names are no fields
+            self.run(methods[_CONVERTS].body)
+            self._is_helper = False
+            text = ast.unparse(methods[_CONVERTS])
+            if "super()" in text or not (f"self.{_STANDARDIZES}()" in text or self._is_whole()):
+                self.scope.forget(f"{SELF}{ROPE}")
+        if _STANDARDIZES in methods:
+            self.scope.forget(f"{SELF}{ROPE}")
 
     def fill(self, node: ast.expr | None) -> None:
         """Note what ``generate()`` takes for a field that is None: a dict of fields."""
@@ -186,8 +256,8 @@ class _Body:
             return
         for key, value in zip(node.keys, node.values, strict=True):
             match key:
-                case ast.Constant(value=str(name)) if self.scope.values.get(name, "") is None:
-                    self.state(name, value)
+                case ast.Constant(value=str(name)) if self.stated().get(name, "") is None:
+                    self.state(name, value, attribute=True)
                 case _:
                     continue
 
@@ -195,25 +265,76 @@ class _Body:
         """Follow statements; what a branch assigns that may or may not run has no stated value."""
         for statement in statements:
             match statement:
+                case ast.Assign(
+                    targets=[
+                        ast.Subscript(
+                            value=ast.Name(id="kwargs"), slice=ast.Constant(value=str(name))
+                        )
+                    ],
+                    value=value,
+                ):
+                    self._keyword(name, value)
+                case ast.Assign(targets=[ast.Subscript(value=of, slice=key)], value=value):
+                    self.scope.change(_target(of), of, key, value, keep=False)
                 case ast.Assign(targets=[target], value=value) if name := _target(target):
-                    popped = _popped(value, name)
-                    if popped is not None or _is_field(target):
-                        self.state(name, popped or value)
+                    if name.startswith(SELF):
+                        name = name.removeprefix(SELF)
+                        self.state(name, _popped(value, name) or value, attribute=True)
                     else:
-                        self._assign(name, value)
+                        self._local(name, value)
                 case ast.If():
                     self._branch(statement)
-                case ast.Expr(
-                    value=ast.Call(
-                        func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))),
-                        keywords=keywords,
-                    )
-                ):
-                    for keyword in keywords:
-                        if keyword.arg is not None:
-                            self.state(keyword.arg, keyword.value)
+                case ast.Expr(value=ast.Call() as call):
+                    self._call(statement, call)
                 case _:
                     self._forget_assigned(statement)
+
+    def _is_whole(self) -> bool:
+        """Tell whether ``rope_parameters`` have all for each kind of layer, so that nothing can be added."""
+        value = self.scope.values.get(f"{SELF}{ROPE}")
+        return isinstance(value, dict) and all(
+            isinstance(part, dict) and part.keys() >= {"rope_type", "rope_theta"}
+            for part in value.values()
+        )
+
+    def _local(self, name: str, node: ast.expr) -> None:
+        popped = _popped(node, name)
+        if popped is not None and not self._is_helper:
+            self.state(name, popped)
+        else:
+            self._locals.add(name)
+            self.scope.assign(name, node)
+
+    def _call(self, statement: ast.stmt, call: ast.Call) -> None:
+        """Follow a call that stands alone: of the base, or one that sets what is not there."""
+        match call:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))), keywords=keywords
+            ):
+                for keyword in keywords:
+                    if keyword.arg is not None:
+                        self.state(keyword.arg, keyword.value, attribute=True)
+                self._completes()
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="kwargs"), attr="setdefault"),
+                args=[ast.Constant(value=str(name)), value],
+            ):
+                if name not in self.scope.keywords:
+                    self._keyword(name, value)
+            case ast.Call(func=ast.Attribute(value=of, attr="setdefault"), args=[key, value]):
+                self.scope.change(_target(of), of, key, value, keep=True)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self")), keywords=keywords):
+                for keyword in keywords:  # a method of its own may set what it is given
+                    self.scope.forget(f"{SELF}{keyword.arg}")
+            case _:
+                self._forget_assigned(statement)
+
+    def _keyword(self, name: str, node: ast.expr) -> None:
+        """Follow what the code adds to ``kwargs``."""
+        self.scope.assign(f"{KWARGS}{name}", node)
+        self.scope.keywords.add(name)
+        if name == FACTOR:
+            self.rope[name] = self.scope.values.get(f"{KWARGS}{name}")
 
     def _branch(self, statement: ast.If) -> None:
         if _is_of_kwargs(statement.test):
@@ -232,7 +353,25 @@ class _Body:
 
     def _forget_assigned(self, statement: ast.stmt) -> None:
         for name in _assigned(statement):
-            self._forget(name)
+            self.scope.forget(name)
+            if name.startswith(_PRIVATE):  # a property may show it
+                self.scope.forget(f"{SELF}{name.removeprefix(_PRIVATE)}")
+        for inner in ast.walk(statement):
+            match inner:
+                case (
+                    ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="kwargs"), attr="setdefault"),
+                        args=[ast.Constant(value=str(name)), _],
+                    )
+                    | ast.Subscript(
+                        value=ast.Name(id="kwargs"),
+                        slice=ast.Constant(value=str(name)),
+                        ctx=ast.Store(),
+                    )
+                ):
+                    self._keyword(name, _UNSTATED)
+                case _:
+                    continue
 
 
 def _parts(node: ast.Dict) -> Iterator[tuple[str, str]]:
@@ -282,16 +421,14 @@ def _assigned(node: ast.AST) -> Iterator[str]:
 def _target(node: ast.expr) -> str:
     """Return the name of ``name`` or ``self.name``, also of a part of it."""
     match node:
-        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name):
+        case ast.Name(id=name):
             return name
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return f"{SELF}{name}"
         case ast.Subscript(value=of):
             return _target(of)
         case _:
             return ""
-
-
-def _is_field(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute)
 
 
 def _is_of_kwargs(test: ast.expr) -> bool:

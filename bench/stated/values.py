@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from samebits.defaults.table import renamed
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -44,6 +48,12 @@ _OPERATORS: Final[Mapping[type[ast.AST], Callable[[Any, Any], Any]]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
+SELF: Final = "self."
+"""Begins the name of an attribute, which may differ from an argument of its name."""
+RENAMES: Final = "_LEGACY_LAYER_TYPE_REMAP"
+"""The constant with new names of kinds of layers."""
+_MAX_RANGE = 1000
+KWARGS: Final = "kwargs."
 _MAX_POWER = 64
 _DEFAULT_NAMES = ("default", "default_factory")
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -52,6 +62,10 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bool": bool,
     "str": str,
     "len": len,
+    "math.ceil": math.ceil,
+    "max": max,
+    "min": min,
+    "sum": sum,
     "list": list,
     "dict": dict,
 }
@@ -61,30 +75,84 @@ class UnstatedError(ValueError):
     """The source does not state the value."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """A value that a base completes to a dict: the source states no more than that it is not None."""
+
+    of: JsonValue
+
+
 @dataclass
 class Scope:
     """Names and their values, at one place of a source."""
 
     constants: Mapping[str, JsonValue]
-    values: dict[str, JsonValue] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """``self.other`` -> ``self.name``, of ``attribute_map``."""
+    values: dict[str, Any] = field(default_factory=dict)
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
     """Name -> the other fields that its value was made of."""
+    keywords: set[str] = field(default_factory=set)
+    """What the code itself adds to ``kwargs``: ``kwargs.NAME`` has the value."""
+    unknown: set[str] = field(default_factory=set)
+    """Names with a value that the source does not state."""
     read: set[str] = field(default_factory=set)
     """Fields that the last value was made of."""
 
     def look_up(self, name: str) -> JsonValue:
-        """Return the value of a name.
+        """Return the value of a name, or of ``self.name``: that of the argument until the code assigns it.
 
         Raises:
             UnstatedError: it has none.
 
         """
+        name = self.aliases.get(name, name)
+        if name in self.unknown:
+            raise UnstatedError
         if name in self.values:
-            self.read |= {name} | self.needs.get(name, frozenset())
-            return self.values[name]
+            value: JsonValue = self.values[name]
+            self.read |= {name.removeprefix(SELF)} | self.needs.get(name, frozenset())
+            return value
+        if name.startswith(SELF):
+            return self.look_up(name.removeprefix(SELF))
         if name in self.constants:
-            return self.constants[name]
+            return copy.deepcopy(self.constants[name])
         raise UnstatedError
+
+    def assign(self, name: str, node: ast.expr) -> None:
+        """Give a name the value of an expression, or none."""
+        name = self.aliases.get(name, name)
+        try:
+            self.values[name] = self.evaluate(node)
+        except UnstatedError:
+            self.forget(name)
+            return
+        self.unknown.discard(name)
+        self.needs[name] = frozenset(self.read)
+
+    def forget(self, name: str) -> None:
+        """Take the value from a name, and from each other name of the same list or dict."""
+        name = self.aliases.get(name, name)
+        value = self.values.get(name)
+        same = [other for other, held in self.values.items() if held is value]
+        for other in [name, *(same if isinstance(value, (list, dict)) else ())]:
+            self.values.pop(other, None)
+            self.unknown.add(other)
+
+    def change(self, name: str, of: ast.expr, key: ast.expr, node: ast.expr, *, keep: bool) -> None:
+        """Set a part of the dict ``of``, which belongs to a name; ``keep`` one that is there."""
+        try:
+            held, part, value = self.evaluate(of), self._value(key), self._value(node)
+        except UnstatedError:
+            self.forget(name)
+            return
+        root = self.values.get(name, self.values.get(name.removeprefix(SELF)))
+        if root is None or not isinstance(held, dict) or not isinstance(part, str):
+            self.forget(name)
+            return
+        held[part] = held[part] if keep and part in held else value
+        for other in [other for other, value in self.values.items() if value is root]:
+            self.needs[other] = self.needs.get(other, frozenset()) | self.read
 
     def evaluate(self, node: ast.expr) -> JsonValue:
         """Return the value of an expression as JSON has it: tuples are lists, keys are strings.
@@ -94,14 +162,21 @@ class Scope:
 
         """
         self.read = set()
-        return self._value(node)
+        value = self._value(node)
+        if isinstance(value, Held):
+            raise UnstatedError
+        return value
 
     def _value(self, node: ast.expr) -> JsonValue:
         match node:
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
                 return value
-            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name):
+            case ast.Name(id=name):
                 return self.look_up(name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return self.look_up(f"{SELF}{name}")
+            case ast.Subscript(value=of, slice=key):
+                return _part(self._value(of), self._value(key))
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return [self._value(part) for part in parts]
             case ast.Dict(keys=keys, values=values) if None not in keys:
@@ -126,6 +201,11 @@ class Scope:
                 return _member(enum, name)
             case ast.Lambda(args=ast.arguments(args=[]), body=body):
                 return self._value(body)
+            case (
+                ast.ListComp(elt=part, generators=[each])
+                | ast.GeneratorExp(elt=part, generators=[each])
+            ):
+                return self._list(part, each)
             case ast.Call():
                 return self._called(node)
             case _:
@@ -149,6 +229,16 @@ class Scope:
             if keyword.arg in _DEFAULT_NAMES:
                 return self._value(keyword.value)
         match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="kwargs"), attr="pop" | "get" as how),
+                args=[ast.Constant(value=str(name)), default],
+            ):
+                return self._keyword(name, default, stays=how == "get")
+            case ast.Call(func=ast.Attribute(value=of, attr="get"), args=[key, *default]):
+                held = self._value(of)
+                if isinstance(held, dict) and len(default) <= 1:
+                    absent = self._value(default[0]) if default else None
+                    return held.get(str(self._value(key)), absent)
             case ast.Call(func=ast.Name(id="AddedToken"), args=[text, *_]):
                 return self._value(text)
             case ast.Call(func=ast.Name(id="get_size_dict"), args=[size, *_]):
@@ -159,13 +249,55 @@ class Scope:
                 func=ast.Name(id="isinstance"), args=[ast.expr() as part, ast.Name(id="str")]
             ):
                 return isinstance(self._value(part), str)
-            case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]) if name in _CONVERSIONS:
-                return self._converted(name, parts)
+            case ast.Call(func=ast.Name(id="remap_legacy_layer_types"), args=[part]):
+                names = self.look_up(RENAMES)
+                return renamed(self._value(part), names if isinstance(names, dict) else {})
+            case ast.Call(func=func, args=parts, keywords=[]) if ast.unparse(func) in _CONVERSIONS:
+                return self._converted(ast.unparse(func), parts)
             case ast.Call(func=ast.Name(), args=[], keywords=[]):
                 return self.look_up(ast.unparse(node))
             case _:
                 pass
         raise UnstatedError
+
+    def _list(self, part: ast.expr, each: ast.comprehension) -> JsonValue:
+        """Return the list that a comprehension makes."""
+        if not isinstance(each.target, ast.Name):
+            raise UnstatedError
+        name, made = each.target.id, []
+        hidden = {name: self.values[name]} if name in self.values else {}
+        try:
+            for item in self._items(each.iter):
+                self.values[name] = item
+                if all(self._value(test) for test in each.ifs):
+                    made.append(self._value(part))
+        finally:
+            self.values.pop(name, None)
+            self.values |= hidden
+            self.read.discard(name)
+        return made
+
+    def _items(self, node: ast.expr) -> list[JsonValue]:
+        match node:
+            case ast.Call(func=ast.Name(id="range"), args=parts, keywords=[]):
+                ends = [self._value(part) for part in parts]
+                if not all(isinstance(end, int) and abs(end) <= _MAX_RANGE for end in ends):
+                    raise UnstatedError
+                return list(range(*ends))  # type: ignore[arg-type]
+            case _:
+                items = self._value(node)
+                if not isinstance(items, list):
+                    raise UnstatedError
+                return list(items)
+
+    def _keyword(self, name: str, default: ast.expr, *, stays: bool) -> JsonValue:
+        """Return a keyword that the code has added, or the default; a file may have it, too."""
+        self.read.add(name)
+        if name not in self.keywords:
+            return self._value(default)
+        if not stays:
+            self.keywords.remove(name)
+        return self.look_up(f"{KWARGS}{name}")
 
     def _converted(self, name: str, parts: list[ast.expr]) -> JsonValue:
         try:
@@ -181,6 +313,14 @@ def _applied(kind: ast.AST, left: JsonValue, right: JsonValue) -> JsonValue:
     try:
         value: JsonValue = _OPERATORS[type(kind)](left, right)
     except (KeyError, TypeError, ArithmeticError) as error:
+        raise UnstatedError from error
+    return value
+
+
+def _part(of: JsonValue, key: JsonValue) -> JsonValue:
+    try:
+        value: JsonValue = of[key]  # type: ignore[index]
+    except (KeyError, IndexError, TypeError) as error:
         raise UnstatedError from error
     return value
 

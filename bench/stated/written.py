@@ -54,6 +54,10 @@ def _rows(stated: Stated) -> dict[str, list[Any]]:
         rows["parts"] = ["=", stated.parts]
     if stated.aliases:
         rows["aliases"] = ["=", stated.aliases]
+    if stated.rope:
+        rows["rope"] = ["=", stated.rope]
+    if stated.renames:
+        rows["renames"] = ["=", stated.renames]
     for name, value in stated.fields.items():
         needs = stated.needs.get(name)
         rows[f"{FIELDS}{name}"] = ["~", value, list(needs)] if needs else ["=", value]

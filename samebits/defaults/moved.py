@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from samebits.defaults.table import Default, Table
 
 _SPELLINGS: Final = {
-    "rope_parameters": ("rope_theta", "rope_scaling"),
+    "rope_parameters": ("rope_theta", "rope_scaling", "partial_rotary_factor"),
     "rope_scaling": ("rope_parameters",),
     "rope_theta": ("rope_parameters",),
     "dtype": ("torch_dtype",),

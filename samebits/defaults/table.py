@@ -3,17 +3,20 @@
 A field has a row for each release in which it changes: ``[release, "=", value]``, ``[release, "~", value, others]``
 for a value that the source makes of the defaults of other fields, ``[release, "?"]`` where the source does not
 state the value, ``[release, "-"]`` where the class has no such field. Releases are indices.
+What the base of all configs does with the fields of its classes is done as they are read.
 ``nox -s defaults`` adds a release (bench/stated/).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from samebits.defaults.rope import FACTOR, FIELD, OWN, completed
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -78,11 +81,30 @@ class Table:
         return self._default(self._line(name, index), field, index)
 
     def _default(self, line: Iterable[str], field: str, index: int) -> Default | None:
-        for base in line:
-            mark, *value = self.classes[base].at(f"{FIELDS}{field}", index)
-            if mark != "-":
-                return _default(field, mark, *value)
-        return None
+        line = list(line)
+        rows = {base: self.classes[base].at(f"{FIELDS}{field}", index) for base in line}
+        stated = [base for base, row in rows.items() if row[0] != "-"]
+        if not stated:
+            return None
+        mark, *given = rows[stated[0]]
+        # a base that makes the field of others may do so with what this class gives it
+        is_stated = mark in "=~" and all(rows[base][0] == "=" for base in stated[1:])
+        default = Default(is_stated, *given)
+        if isinstance(default.value, list) and field in self._of_layers(line, index):
+            names = self._first("renames", line, index)
+            default = default._replace(value=renamed(default.value, names))
+        return self._completed(line, stated[0], default, index) if field == FIELD else default
+
+    def _completed(self, line: Sequence[str], of: str, default: Default, index: int) -> Default:
+        """Return rope parameters as the base of all configs completes them; ``of`` is the class that states them."""
+        rope = {base: row[1] for base in line if (row := self.classes[base].at("rope", index))[1:]}
+        factor, theta = (self._default(line, name, index) for name in (FACTOR, "rope_theta"))
+        own = [base for base, settings in rope.items() if settings.get(OWN)]
+        if not default.is_stated or (own and (own[0] != of or next(iter(rope)) != of)):
+            return Default(is_stated=False)
+        settings = {k: v for each in reversed(rope.values()) for k, v in each.items()}
+        value = completed(default.value, settings, theta, factor)
+        return default._replace(is_stated=value is not None, value=value)
 
     def has(self, name: str, release: str) -> bool:
         """Tell whether a release has a class."""
@@ -118,12 +140,20 @@ class Table:
 
     def _nearest(self, key: str, name: str, release: str) -> dict[str, str]:
         index = self.releases.index(release)
-        for base in self._line(name, index):
+        return self._first(key, self._line(name, index), index)
+
+    def _first(self, key: str, line: Iterable[str], index: int) -> dict[str, str]:
+        for base in line:
             _, *value = self.classes[base].at(key, index)
             if value:
                 names: dict[str, str] = value[0]
                 return names
         return {}
+
+    def _of_layers(self, line: Sequence[str], index: int) -> set[str]:
+        """Return the fields with kinds of layers, by the names that the class gives them."""
+        aliases = self._first("aliases", line, index)
+        return {aliases.get(name, name) for name in ("layer_types", "mtp_layer_types")}
 
     def _line(self, name: str, index: int) -> Iterator[str]:
         """Yield a class and its bases, nearest first."""
@@ -141,13 +171,11 @@ class Table:
             waiting += value[0] if value else []
 
 
-def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str] = ()) -> Default:
-    """Return a default; configs complete their rope parameters (``modeling_rope_utils.py``) after __init__."""
-    if name == "rope_parameters":
-        if not isinstance(value, dict) or "rope_theta" not in value:
-            return Default(is_stated=False)
-        value = {"rope_type": "default", **value}
-    return Default(mark in "=~", value, tuple(needs))
+def renamed(value: JsonValue, names: Mapping[str, JsonValue]) -> JsonValue:
+    """Return a list of names with the new ones in place of the old ones."""
+    if not isinstance(value, list):
+        return value
+    return [names.get(each, each) if isinstance(each, str) else each for each in value]
 
 
 def from_text(text: str) -> Table:

@@ -137,3 +137,83 @@ def test_tokenizers_have_the_arguments_alone():
         kind="tokenizer",
     )
     assert stated.fields == {"unk": "<unk>", "legacy": None}
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("self.a = a if a is not None else 7\n    self.a = a", None),
+        ("self.a = {}\n    self.a['x'] = 3\n    self.a.setdefault('x', 4)", {"x": 3}),
+        ("b = {'x': {}}\n    self.a = b\n    b['x'].setdefault('y', 5)", {"x": {"y": 5}}),
+        ("self.a = kwargs.pop('old', 3)", 3),
+        ("kwargs.setdefault('old', 4)\n    self.a = kwargs.get('old', 3)", 4),
+        ("kwargs.setdefault('a', 4)\n    self.a = {'x': 1}.get('y', 2)", 2),
+        ("self.a = [i * 2 if i else 'first' for i in range(3) if i != 1]", ["first", 4]),
+        ("self.a = sum(math.ceil(n / 2) for n in [1, 2, 3])", 4),
+    ],
+)
+def test_what_straight_code_makes_is_stated(body, value):
+    stated = read(f"def __init__(self, a=None, **kwargs):\n    {body}\n")
+    assert stated.fields["a"] == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.a['x'] = helper()",
+        "b = {}\n    self.a = b\n    b.update(helper())",
+        "if helper():\n        kwargs['old'] = 1\n    self.a = kwargs.pop('old', 3)",
+        "self.a = [helper(i) for i in range(3)]",
+        "self.a = [i for i in range(10**9)]",
+        "self.align(a=self.a)",
+        "self._a, self._b = helper()",
+    ],
+)
+def test_what_other_code_makes_is_not_stated(body):
+    stated = read(f"def __init__(self, a=None, **kwargs):\n    self.a = a\n    {body}\n")
+    assert "a" in stated.computed
+
+
+def test_a_local_name_is_no_attribute_and_an_alias_is():
+    stated = read(
+        "attribute_map = {'layers': 'blocks'}\n"
+        "size: int = None\n"
+        "blocks: list = None\n"
+        "def __post_init__(self, **kwargs):\n"
+        "    size = self.size or 4\n"
+        "    self.layers = ['x'] * 2\n"
+    )
+    assert stated.fields == {"size": None, "blocks": ["x", "x"]}
+
+
+ROPE = """\
+default_theta = {'slow': 1000.0}
+rope_parameters: dict = None
+def convert_rope_params_to_dict(self, **kwargs):
+    theta = kwargs.pop('rope_theta', self.default_theta['slow'])
+    if self.rope_parameters is None:
+        self.rope_parameters = {'slow': {}}
+    self.rope_parameters['slow'].setdefault('rope_theta', theta)
+"""
+
+
+def test_rope_parameters_that_a_class_completes_itself_are_followed():
+    stated = read(f"{ROPE}    self.standardize_rope_params()\n    return kwargs\n")
+    assert stated.fields == {"rope_parameters": {"slow": {"rope_theta": 1000.0}}}
+    assert stated.needs == {"rope_parameters": ("rope_theta",)}
+    assert read(f"{ROPE}    return kwargs\n").computed == {"rope_parameters"}
+    twice = "    self.standardize_rope_params()\n    return super().convert_rope_params_to_dict()\n"
+    assert read(f"{ROPE}{twice}").computed == {"rope_parameters"}
+
+
+def test_after_the_base_rope_parameters_are_there():
+    lines = (
+        "rope_parameters: dict = None\n"
+        "def __post_init__(self, **kwargs):\n"
+        "    {}\n"
+        "    if self.rope_parameters is None:\n"
+        "        self.rope_parameters = {{'rope_theta': 5.0}}\n"
+    )
+    before, after = (read(lines.format(line)) for line in ("pass", "super().__post_init__()"))
+    assert before.fields == {"rope_parameters": {"rope_theta": 5.0}}
+    assert after.fields == {"rope_parameters": None}
