@@ -335,6 +335,9 @@ class _Body:
         self.scope.keywords.add(name)
         if name == FACTOR:
             self.rope[name] = self.scope.values.get(f"{KWARGS}{name}")
+        else:  # the base makes an attribute of what is left
+            self.fields.add(name)
+            self.scope.forget(f"{SELF}{name}")
 
     def _branch(self, statement: ast.If) -> None:
         if _is_of_kwargs(statement.test):

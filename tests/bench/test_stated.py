@@ -166,6 +166,8 @@ def test_what_straight_code_makes_is_stated(body, value):
         "self.a = [helper(i) for i in range(3)]",
         "self.a = [i for i in range(10**9)]",
         "self.align(a=self.a)",
+        "kwargs['a'] = helper()",
+        "kwargs.setdefault('a', 3)",
         "self._a, self._b = helper()",
     ],
 )
