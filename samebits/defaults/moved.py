@@ -121,10 +121,18 @@ def is_same(left: JsonValue, right: JsonValue) -> bool:
 
 
 def is_always(table: Table, model_type: str, field: str, value: JsonValue) -> bool:
-    """Tell whether every release that has a field takes this value where a file leaves it out."""
+    """Tell whether every release that has a field takes this value where a file leaves it out.
+
+    A release that has the setting by another name has none of that value.
+    """
     classes = ((table.class_of(model_type, release), release) for release in table.releases)
-    defaults = [table.default(name, field, release) for name, release in classes if name]
-    known = [default for default in defaults if default is not None]
+    known: list[Default] = []
+    for name, release in classes:
+        default = table.default(name, field, release) if name else None
+        if default is not None:
+            known.append(default)
+        elif name and any(table.default(name, o, release) for o in _SPELLINGS.get(field, ())):
+            return False
     return bool(known) and all(
         default.is_stated and not default.needs and is_same(default.value, value)
         for default in known

@@ -4,7 +4,7 @@ import pytest
 
 from bench.stated import written
 from bench.stated.sources import of_file
-from samebits.defaults.moved import moves
+from samebits.defaults.moved import is_always, moves
 from samebits.defaults.table import Table
 
 BASE = """\
@@ -128,3 +128,10 @@ def test_a_file_that_has_a_part_of_them_leaves_no_default(document, fields):
 def test_the_same_base_of_another_place_is_no_move():
     made = table(PLAIN, f"{PLAIN}    default_theta = 10000.0\n")
     assert moves(made, {}, "5.0.0", "5.1.0", ("OwnConfig", "OwnConfig")) == []
+
+
+def test_a_release_with_another_name_for_it_does_not_have_the_value():
+    plain = PLAIN.replace("rope_parameters", "model_type = 'own'\n    rope_parameters", 1)
+    older = "class OwnConfig(PreTrainedConfig):\n    model_type = 'own'\n    {}: float = 10.0\n"
+    assert is_always(table(older.format("other"), plain), "own", "rope_parameters", FULL)
+    assert not is_always(table(older.format("rope_theta"), plain), "own", "rope_parameters", FULL)
