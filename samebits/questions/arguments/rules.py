@@ -1,4 +1,4 @@
-"""SB926 to SB929, SB947 to SB949: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
+"""SB926 to SB929, SB947 to SB949, SB958: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from samebits.questions.arguments.compare import (
     other_states,
 )
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentEffect, Kind, Method
+from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
 
 if TYPE_CHECKING:
     from samebits.findings.case import Case
@@ -22,12 +23,17 @@ _MAX_VALUES = 4
 """Logits that the evidence shows."""
 
 
-def _of_kind(method: Method, kind: Kind) -> Check:
-    """Return a check for arguments of a method whose effects differ in this way."""
+def _of_kind(method: Method, kind: Kind, *, of_another_tokenizer: bool = False) -> Check:
+    """Return a check for arguments of a method whose effects differ in this way.
+
+    An assistant ``of_another_tokenizer`` is refused by a release, not by a model, and has a check of its own.
+    """
 
     def check(case: Case) -> Iterator[Sighting]:
         for each in ARGUMENTS.of_both(case.reference, case.capture, differences):
             if (each.method, each.kind) != (method, kind):
+                continue
+            if each.argument.endswith(f"({OF_ANOTHER_TOKENIZER})") != of_another_tokenizer:
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))
             yield Sighting(
@@ -94,6 +100,7 @@ RULES = (
     Rule("SB927", _of_kind("forward", "refused"), is_general=True),
     Rule("SB928", _of_kind("generate", "ignored")),
     Rule("SB929", _of_kind("generate", "refused"), is_general=True),
+    Rule("SB958", _of_kind("generate", "refused", of_another_tokenizer=True), is_general=True),
     Rule("SB947", _other_states),
     Rule("SB948", _masked_otherwise),
     Rule("SB949", _led_elsewhere),

@@ -114,6 +114,22 @@ def test_findings_name_the_argument_and_both_effects():
     assert not codes_of(READ, READ, "generate")
 
 
+@pytest.mark.parametrize(
+    ("argument", "codes"),
+    [
+        ("assistant_model (of another tokenizer)", {"SB958"}),
+        ("assistant_model (its decoder)", {"SB929"}),
+        ("assistant_model", {"SB929"}),
+    ],
+)
+def test_an_assistant_of_another_tokenizer_is_refused_by_the_release(argument, codes):
+    sides = (
+        ArgumentsSignal.model_validate({"generate": {argument: effect}})
+        for effect in ({"named": True, "effect": "none"}, RAISES | {"named": True})
+    )
+    assert findings_of("arguments", *sides).keys() == codes
+
+
 HELD = ("embeddings", "layer 0", "layer 1", "")
 
 

@@ -30,6 +30,7 @@ from samebits_probe.questions.arguments.arguments import (
     raised,
 )
 from samebits_probe.questions.arguments.digits import reader_of_digits
+from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
@@ -141,7 +142,7 @@ def assistants(model: Any) -> Iterator[Asked]:
     n_ids = getattr(text_config(model.config), "vocab_size", None)
     if n_ids and not getattr(model.config, "is_encoder_decoder", False):
         other, beside = reader_of_digits(n_ids)
-        yield Asked("assistant_model", other, _DRAFTED, "of another tokenizer", beside)
+        yield Asked("assistant_model", other, _DRAFTED, OF_ANOTHER_TOKENIZER, beside)
 
 
 def _decoder_of(model: Any) -> Any:
