@@ -7,6 +7,7 @@ from markdown_it import MarkdownIt
 
 from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
+from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.processors.records import ProcessorsSignal
 from samebits.questions.registry import rules, texts
 from samebits.questions.trainer.records import TrainerReport
@@ -165,7 +166,7 @@ def test_a_finding_of_some_models_names_them_or_the_others(n, said):
 
 def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     signals = {"usage": UsageSignal, "tokenizers": TokenizerSignal, "processors": ProcessorsSignal}
-    signals |= {"training": TrainingReport, "trainer": TrainerReport}
+    signals |= {"training": TrainingReport, "trainer": TrainerReport, "arguments": ArgumentsSignal}
     fields = {name: {"", *signal.model_fields} for name, signal in signals.items()}
     fields["settings"] = {""}
     for rule in rules():
