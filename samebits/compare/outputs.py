@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 NAME = "outputs"
-GONE = "the forward of the reference returns it, and the one here does not"
-ADDED = "the forward of the reference does not return it"
+GONE = "the reference returns it, the candidate does not"
+ADDED = "the candidate returns it, the reference does not"
 RENAMED = "the same bytes under another name"
 
 Refs = dict[str, "TensorRef"]
