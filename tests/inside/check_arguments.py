@@ -327,7 +327,7 @@ def test_a_decoder_that_cannot_assist_shows():
 
 
 def test_an_assistant_of_another_tokenizer_that_is_refused_shows():
-    """PR 46936: from 5.0 to 5.13 the assistant gets the positions of the model's tokens, of which it has others."""
+    """PR 46936: from 5.0 to 5.13 the assistant gets the positions of the model's tokens, though its text has another number of tokens."""
     clean = generating(transformers.LlamaForCausalLM)[0]
 
     def refuses(*_, **__):

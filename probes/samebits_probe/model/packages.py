@@ -29,7 +29,7 @@ def import_all(modules: Iterable[str]) -> None:
     for name in modules:
         own.add(name)
         with phase(f"import {name}"):
-            if _is_missing(name):
+            if is_missing(name):
                 raise ModuleNotFoundError(_missing_text(name), name=name)
             importlib.import_module(name)
 
@@ -83,12 +83,12 @@ def _registered(config_class: type) -> Iterator[Any]:
         yield from classes if isinstance(classes, (tuple, list)) else (classes,)
 
 
-def _is_missing(name: str) -> bool:
+def is_missing(name: str) -> bool:
     """Return True if there is no such module; an exception of a package above it is not that."""
     if name in sys.modules:
         return False
     parent = name.rpartition(".")[0]
-    if parent and _is_missing(parent):
+    if parent and is_missing(parent):
         return True
     try:
         return importlib.util.find_spec(name) is None

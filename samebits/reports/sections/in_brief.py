@@ -152,11 +152,11 @@ def _ranks(report: Report) -> dict[str, int]:
     return ranks
 
 
-def _shown_defect(found: Beside) -> Defect:
+def _shown_defect(beside: Beside) -> Defect:
     """Return a defect beside the verdict with what it is about, such as one argument, and its releases."""
-    releases = "every release" if found.since == "alike" else spanned(found.stacks)
-    where = f"{found.where}; in {releases}" if found.where else f"in {releases}"
-    return Defect(found.text, found.models, 0, (), where)
+    releases = "every release" if beside.since == "alike" else spanned(beside.stacks)
+    where = f"{beside.where}; in {releases}" if beside.where else f"in {releases}"
+    return Defect(beside.text, beside.models, 0, (), where)
 
 
 def _bullet(report: Report, defect: Defect) -> Markdown:

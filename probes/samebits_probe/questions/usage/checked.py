@@ -23,8 +23,16 @@ Facts = dict[str, Any]
 _TEXT, _STOPS = "people said hello to the world", ("hello", "said hello")
 """What a model is made to write, and strings at which it is to stop: one that may be a token, and one that is none."""
 _BEGIN = [[5, 6]]
+_ONE_TOKEN = {
+    "max_new_tokens": 1,
+    "min_new_tokens": None,
+    "do_sample": False,
+    "pad_token_id": 0,
+    "output_logits": True,
+    "return_dict_in_generate": True,
+}
 _LONGER = [7, 8, 9, 10, 11]
-"""What a decoder begins with behind its start token, in the row that the other one is padded to."""
+"""Tokens of a decoder behind its start token, in the row whose length the shorter row is padded to."""
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "pad_token_id": 0, "do_sample": False}
 _SCORED: Facts = {"output_scores": True, "return_dict_in_generate": True}
 _REJECTED = "whose drafts are all rejected"
@@ -195,8 +203,6 @@ def _first_logits(
 ) -> torch.Tensor:
     """Return the logits of the first token behind rows of a decoder."""
     named = {n: v.repeat_interleave(len(tokens), 0) for n, v in encoded.items()}
-    one = {"max_new_tokens": 1, "min_new_tokens": None, "do_sample": False, "pad_token_id": 0}
-    one |= {"output_logits": True, "return_dict_in_generate": True}
     # a class of its own, such as Whisper's, cuts sounds and makes the tokens itself
     generate = partial(transformers.GenerationMixin.generate, model)
     with torch.no_grad():
@@ -204,7 +210,7 @@ def _first_logits(
             decoder_input_ids=tokens,
             decoder_attention_mask=mask,
             **named,
-            **one,
+            **_ONE_TOKEN,
         )
     logits: torch.Tensor = output.logits[0]
     return logits

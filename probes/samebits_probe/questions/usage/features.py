@@ -70,10 +70,10 @@ def _given(subject: Subject, name: str, argument: str) -> Facts:
     given = {n: value for n, value in prompt.items() if n != source}
     value = _as_annotated(features, inspect.signature(subject.model.forward).parameters[argument])
     try:
-        other = _outputs(subject, given | {argument: value})
+        with_features = _outputs(subject, given | {argument: value})
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"raises": error_text(error)}
-    return {"returned": argument, "distance": _distance(plain, other)}
+    return {"returned": argument, "distance": _distance(plain, with_features)}
 
 
 def _source(taken: Mapping[str, Any], prompt: Facts) -> str:
@@ -92,11 +92,11 @@ def _outputs(subject: Subject, kwargs: Facts) -> dict[str, torch.Tensor]:
     return {name: value for name, value in output.items() if torch.is_tensor(value)}
 
 
-def _distance(plain: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+def _distance(plain: dict[str, torch.Tensor], with_features: dict[str, torch.Tensor]) -> float:
     """Return the largest distance of two outputs of one name, relative to the largest value; 1 for another shape."""
     worst = 0.0
-    for name in plain.keys() & other.keys():
-        first, second = (side[name].double().nan_to_num() for side in (plain, other))
+    for name in plain.keys() & with_features.keys():
+        first, second = (side[name].double().nan_to_num() for side in (plain, with_features))
         if first.shape != second.shape:
             return 1.0
         scale = float(first.abs().max()) if first.numel() else 0.0

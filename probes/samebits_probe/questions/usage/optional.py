@@ -7,13 +7,13 @@ must ask for by ``use_kernels=True`` are left out.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from samebits_probe.model.packages import is_missing
 from samebits_probe.questions.usage.subject import Subject
 
 _MODELS = "transformers.models."
@@ -34,17 +34,17 @@ def _imports(tree: ast.Module) -> Iterator[str]:
     branches = (node for node in tree.body if isinstance(node, (ast.If, ast.Try)))
     for node in (inner for branch in branches for inner in ast.walk(branch)):
         match node:
-            case ast.ImportFrom(module=str(module), level=0) if not _is_installed(module):
+            case ast.ImportFrom(module=str(module), level=0) if _is_absent(module):
                 yield from (f"import {module}.{alias.name}" for alias in node.names)
             case ast.Import():
                 names = (alias.name for alias in node.names)
-                yield from (f"import {name}" for name in names if not _is_installed(name))
+                yield from (f"import {name}" for name in names if _is_absent(name))
             case _:
                 continue
 
 
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module.partition(".")[0]) is not None
+def _is_absent(module: str) -> bool:
+    return is_missing(module.partition(".")[0])
 
 
 def _kernels(tree: ast.Module) -> Iterator[str]:
