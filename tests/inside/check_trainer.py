@@ -5,9 +5,11 @@ SAMEBITS_ACCELERATE names a folder with accelerate, which a stack does not have.
 
 import ast
 import functools
+import gc
 import os
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 from unittest import mock
 
@@ -72,6 +74,32 @@ def test_a_release_that_gives_callbacks_no_optimizer_trains_all_the_same():
     facts = Tried().run()
     with mock.patch.object(handler, "call_event", without):
         assert Tried().run() == facts
+
+
+def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
+    """Kept ones made a run hold twenty times its model."""
+    built, alive = trainer._built, []
+
+    def noted(run, where):
+        optimizer = getattr(run.optimizer, "optimizer", run.optimizer)
+        alive.extend(weakref.ref(state["exp_avg"]) for state in optimizer.state.values())
+        return built(run, where)
+
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(trainer, "_built", noted):
+        gc.disable()
+        try:
+            tried = Tried()
+            tried.bench.facts(tried.learner, Keeper(folder, 0, []))
+            assert alive
+            assert [moment() for moment in alive] == [None] * len(alive)
+        finally:
+            gc.enable()
+        kept = {name: bool(run.results) for (_, name), run in tried.bench.done.items()}
+        assert kept == {"row by row": False, "accumulated": True, "one batch": True}
+        tried.relation()
+        own = [run for (of, _), run in tried.bench.done.items() if of is tried.learner]
+        assert len(own) == 3
+        assert not any(run.results for run in own)
 
 
 def test_accelerate_comes_into_a_process_that_has_imported_transformers():

@@ -328,9 +328,9 @@ def watched_loads() -> Iterator[list[tuple[Any, dict[str, Any]]]]:
         yield loads
 
 
-def n_bytes(model: Any) -> int:
-    """Return the bytes of a model's parameters."""
-    return sum(p.numel() * p.element_size() for p in model.parameters())
+def n_bytes(model: Any, dtype: torch.dtype | None = None) -> int:
+    """Return the bytes of a model's parameters, as they are or in ``dtype``."""
+    return sum(p.numel() * (dtype or p.dtype).itemsize for p in model.parameters())
 
 
 def largest_share(model: Any) -> float:

@@ -23,11 +23,21 @@ class Calls:
     def __init__(self) -> None:
         self._is_wanted = False
         self._of_children: set[tuple[str, int]] = set()
+        self._left_out: set[str] = set()
 
     def begin(self) -> None:
         """Say in :meth:`table` what runs from now on, until this process ends."""
         MARKS.clear()
+        self._left_out.clear()
         self._is_wanted = True
+
+    def leave_out(self, folder: str) -> None:
+        """Leave out what runs from now on in a folder such as ``models/llama/``, unless some of it ran before.
+
+        A question may make a model of its own, which is not the model that is asked.
+        """
+        if not any(file.startswith(folder) for file, _ in self._ran()):
+            self._left_out.add(folder)
 
     def add_table(self, table: Mapping[str, Iterable[int]]) -> None:
         """Add what a child recorded."""
@@ -38,9 +48,13 @@ class Calls:
         if not self._is_wanted:
             return {}
         table: Table = {}
-        for file, line in sorted({*MARKS.ran(), *self._of_children}):
-            table.setdefault(file, []).append(line)
+        for file, line in sorted(self._ran()):
+            if not file.startswith(tuple(self._left_out)):
+                table.setdefault(file, []).append(line)
         return table
+
+    def _ran(self) -> set[tuple[str, int]]:
+        return {*MARKS.ran(), *self._of_children}
 
 
 CALLS = Calls()

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import transformers
 
+from samebits_probe.process.calls import CALLS
+
 Facts = dict[str, Any]
 _WIDTH = 6
 """Digits of an id, more than any vocabulary needs."""
@@ -43,6 +45,7 @@ def _flat(ids: Any) -> list[int]:
 
 def reader_of_digits(n_ids: int) -> tuple[Any, Facts]:
     """Return a tiny model of digits for one of so many ids, and both tokenizers as generate() takes them."""
+    CALLS.leave_out("models/llama/")
     # generate() takes an assistant of the same number of ids for one of the same tokenizer
     n_digits = _N_DIGITS + (n_ids == _N_DIGITS)
     config = transformers.LlamaConfig(

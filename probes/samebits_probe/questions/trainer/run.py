@@ -12,7 +12,7 @@ from typing import Any
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import memory, progress
+from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
 from samebits_probe.questions.trainer.evaluation import evaluated
@@ -20,6 +20,7 @@ from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.step import (
+    Copies,
     NotTrained,
     places_of,
     prompts_of,
@@ -29,9 +30,8 @@ from samebits_probe.questions.training.step import (
 from samebits_wire import formats
 
 Facts = dict[str, Any]
-_COPIES = 10
-"""Multiples of the model that a run holds: gradients, moments, the weights before, and of each run
-those behind it."""
+_COPIES = Copies(own=1, in_float64=8)
+"""Of the copy: gradients, two moments, the weights before, and those behind each of two runs."""
 
 
 def run(job: RunJob) -> None:
@@ -56,7 +56,7 @@ def _trained(job: RunJob) -> Facts:
 
 
 def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
-    memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
+    _COPIES.require(loaded.model, int(job.get("slots", 1)))
     progress.begin("trainer")
     where = places_of(loaded, source)
     dtype = loaded.model.dtype

@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import importlib
 import tempfile
+import weakref
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -49,6 +50,7 @@ ROW_BY_ROW = Plan("row by row", 1, 1)
 ACCUMULATED = Plan("accumulated", 1, ROWS)
 ONE_BATCH = Plan("one batch", ROWS, 1)
 PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
+_COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 
 
@@ -180,12 +182,20 @@ class Bench:
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
             runs[plan.name] = run.facts | {"weights": weights}
+            if plan not in _COMPARED:
+                run.results.clear()
         return {"runs": runs, "leaks": sorted(learner.leaks)}
 
     def relation(self, learner: Learner, head: str) -> Facts:
-        """Return whether four accumulated rows teach what they teach as one batch."""
+        """Return whether four accumulated rows teach what they teach as one batch.
+
+        The weights behind the learner's runs are then given up: nothing else compares them.
+        """
         judge = relations.Judge(learner, lambda: self.in_float64(learner))
         judge.relation(Relation(RELATION, self._ways), Setting(self.rows.batch, head))
+        for (trained, _), run in self.done.items():
+            if trained is learner:
+                run.results.clear()
         return {
             "relations": judge.relations,
             "inapplicable": judge.inapplicable,
@@ -251,6 +261,19 @@ def _restore(model: Any, before: dict[str, torch.Tensor], config: Facts) -> None
 def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
     rows = rows.in_dtype(learner.promoted or learner.dtype)
     watch = Watch(learner, rows)
+    built = _train(watch, plan, where)
+    learner.model.zero_grad(set_to_none=True)
+    facts = watch.facts()
+    weights = {n: w.clone() for n, w in origin.weights(learner.model, where).items()}
+    numbers = {"loss": watch.losses, "norms": _logged(watch, "grad_norm")}
+    if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
+        numbers["loss"] = [sum(watch.losses)]
+    tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
+    return Run({**facts, **built, "weights": list(weights)}, {**tensors, **weights})
+
+
+def _train(watch: Watch, plan: Plan, where: Places) -> Facts:
+    """Train as a plan says, and return what Trainer built; its optimizer ends with this call."""
     module = importlib.import_module("transformers.trainer")
     with tempfile.TemporaryDirectory() as folder, watch.model_watched():
         arguments = made_arguments(
@@ -265,19 +288,13 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
             disable_tqdm=True,
         )
         trainer = watched(module.Trainer, watch)(
-            model=learner.model, args=arguments, train_dataset=rows
+            model=watch.learner.model, args=arguments, train_dataset=watch.rows
         )
         trainer.remove_callback(module.PrinterCallback)
-        trainer.add_callback(_callback(watch, trainer))
+        # a callback that held Trainer would keep the moments until a garbage collection
+        trainer.add_callback(_callback(watch, weakref.proxy(trainer)))
         trainer.train()
-        built = _built(trainer, where)
-    facts = watch.facts()
-    weights = {n: w.clone() for n, w in origin.weights(learner.model, where).items()}
-    numbers = {"loss": watch.losses, "norms": _logged(watch, "grad_norm")}
-    if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
-        numbers["loss"] = [sum(watch.losses)]
-    tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
-    return Run({**facts, **built, "weights": list(weights)}, {**tensors, **weights})
+        return _built(trainer, where)
 
 
 class Watch:

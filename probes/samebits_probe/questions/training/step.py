@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,8 +34,23 @@ from samebits_wire import formats
 from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
-_COPIES = 9
-"""Multiples of the model that a step and relations hold: gradients of two ways, in float64, too."""
+
+
+class Copies(NamedTuple):
+    """How often a job of training holds the parameters of its model, at the most."""
+
+    own: int
+    """In their dtype."""
+    in_float64: int
+
+    def require(self, model: Any, slots: int) -> None:
+        """Raise a failure of phase ``memory`` if they do not fit."""
+        own, twin = load.n_bytes(model), load.n_bytes(model, torch.float64)
+        memory.require(self.own * own + self.in_float64 * twin, slots)
+
+
+_COPIES = Copies(own=2, in_float64=6)
+"""The results of two ways; and a copy with its gradients, its moments, and the weights before an update."""
 
 
 class NotTrained(Exception):  # noqa: N818  that a model is not trained is a result
@@ -107,7 +122,7 @@ def subject(
 
 def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float) -> Facts:
     task = job["task"]
-    memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
+    _COPIES.require(loaded.model, int(job.get("slots", 1)))
     progress.begin("training")
     checkpoint = Checkpoint.of_or_none(source)
     where = origin.places(loaded.model, checkpoint)

@@ -61,7 +61,9 @@ def _traced(job: TraceJob) -> Facts:
     options = job["task"]
     source = load.Source.of(job["model"], job["cell"]["variant"])
     with subject(source, large=options["large"]) as (loaded, of, _):
-        size = load.n_bytes(loaded.model) * (3 if options["rung"] == "float64" else 1)
+        size = load.n_bytes(loaded.model)
+        if options["rung"] == "float64":
+            size += load.n_bytes(loaded.model, torch.float64)
         memory.require(_COPIES * size, int(job.get("slots", 1)))
         progress.begin("trace of a training step")
         where = places_of(loaded, of)
