@@ -69,7 +69,7 @@ def test_a_rule_that_misses_a_module_is_named_with_both_scales(cells):
 def test_unwritten_memory_of_a_new_model_is_named(cells):
     found = named(cells["unwritten"])
     assert found.keys() == {"SB321"}
-    assert "scale: 32 elements of unwritten memory" in found["SB321"].evidence[0]
+    assert "scale: 32 elements of uninitialised memory" in found["SB321"].evidence[0]
 
 
 def test_gpt2_lost_the_factor_of_its_depth(cells):
