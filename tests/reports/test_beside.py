@@ -12,6 +12,7 @@ from samebits.records.capture import Failure
 from samebits.records.finding import Explanation, Finding, StackFinding
 from samebits.records.ids import Variant, Verdict
 from samebits.reports.answer import result
+from samebits.reports.answer.remedy import nothing
 from samebits.reports.beside import defects
 from samebits.reports.document import render
 from samebits.reports.html.addresses import HOME
@@ -189,6 +190,7 @@ def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks():
     line = "Beside the verdict: SB1 name of SB1 (generate(num_beams=2))"
     assert result(report).endswith(limit)
     assert line in screen(report, [Path("report.md")], {})
+    assert nothing(report) == "Nothing for what was compared; beside it: SB1"
     assert "shown with this model: SB1 name of SB1 (5.23)." in beside_the_verdict(report)
     assert strictly(report, changes=False, findings=True).reasons == (limit,)
 
@@ -196,6 +198,7 @@ def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks():
 def test_a_use_that_raises_in_the_reference_alone_is_not():
     report = with_use("4.48")
     assert "beside the verdict" not in result(report)
+    assert not nothing(report)
     assert not [line for line in screen(report, [Path("report.md")], {}) if "Beside" in line]
     assert not beside_the_verdict(report)
     assert strictly(report, changes=False, findings=True).exit_code == 0

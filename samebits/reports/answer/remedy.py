@@ -12,7 +12,7 @@ from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import checks_broken, faults, has_started, raises, sound
-from samebits.reports.beside import defects
+from samebits.reports.beside import defects, raising_uses
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
@@ -78,8 +78,9 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
 
 
 def nothing(report: Report) -> str:
-    """Return what to do where nothing differs; '' unless a candidate has a defect beside the verdict."""
-    codes = [d.text.code for d in defects(report) if _is_new(d)]
+    """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict."""
+    uses = [finding.code for _, finding in raising_uses(report)]
+    codes = dict.fromkeys([*uses, *(d.text.code for d in defects(report) if _is_new(d))])
     return _nothing(codes) if codes else ""
 
 
