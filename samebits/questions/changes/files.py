@@ -37,6 +37,8 @@ _OF_DEVICES = re.compile(
 """In names of what needs several devices, an accelerator or its kernels."""
 _OF_HUB = re.compile(r"push_to_hub|init_hf_repo|model_card|_upload_")
 """In names of what writes to the hub."""
+_OF_DOCS = re.compile(r"(?i)docstring|_for_doc$")
+"""In names of what writes docstrings."""
 _MESSAGES = (
     "__init__",
     "debug_utils",
@@ -113,7 +115,9 @@ def is_of_model(file: str) -> bool:
 
 
 def never_run(file: str, name: str) -> Why | None:
-    """Return why no run on one CPU without a network enters code outside of models; None if one may."""
+    """Return why no run on one CPU without a network enters a definition; None if one may."""
+    if _OF_DOCS.search(name):
+        return "message"
     if is_of_model(file):
         return None
     if _DEVICES.match(file) or _OF_DEVICES.search(name):

@@ -326,9 +326,21 @@ def test_generate_is_out_of_reach_of_a_model_that_does_not_generate(
             ("def helper(x):\n    return tp_barrier(x)\n\ndef tp_barrier(x):\n    return x * 19\n"),
             (0, {"package": 1}),
         ),
+        (
+            "utils/generic.py",
+            "def helper(x):\n    return x + H_DOCSTRING\n\nH_DOCSTRING = [lambda x: x * 19]\n",
+            (0, {"message": 1}),
+        ),
+        (
+            "utils/generic.py",
+            "def helper(x):\n    return x + H_STRINGS\n\nH_STRINGS = [lambda x: x * 19]\n",
+            (1, {}),
+        ),
     ],
 )
-def test_code_for_several_devices_is_out_of_reach(release, monkeypatch, file, text, counts):
+def test_code_for_several_devices_and_texts_of_docs_are_out_of_reach(
+    release, monkeypatch, file, text, counts
+):
     module = file.removesuffix(".py").replace("/", ".")
     monkeypatch.setitem(FILES, OWN, MODELING.replace("...utils import", f"...{module} import"))
     monkeypatch.setitem(FILES, file, text)
