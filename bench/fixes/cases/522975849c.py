@@ -1,0 +1,52 @@
+"""A model with an adapter in its own folder is loaded from this folder.
+
+https://github.com/huggingface/transformers/pull/43781
+"""
+
+import json
+from pathlib import Path
+
+import peft
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "packages": ("peft",),
+    "symptom": "a folder with a model and its adapter is not loaded: the weights are looked up under the name in the adapter's config",
+    "area": "loading and saving",
+    "failure": "couldn't find them in the cached files",
+    "says": (r"nobody/base-of-the-adapter",),
+    "source": ("maybe_load_adapters", "integrations/peft.py", "auto_factory.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama, and beside it an adapter that names a base of the hub."""
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        **GROUPED,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    model.save_pretrained(folder)
+    adapter = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    peft.get_peft_model(model, adapter).save_pretrained(folder)
+    path = Path(folder, "adapter_config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    settings |= {"base_model_name_or_path": "nobody/base-of-the-adapter", "task_type": "CAUSAL_LM"}
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return whether the model has its adapter, or the exception."""
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    except OSError as error:
+        return f"OSError: {error}"[:200]
+    return {"adapter": any("lora" in name for name, _ in model.named_parameters())}

@@ -1,0 +1,40 @@
+"""The length of a static cache is a number, not a list of one.
+
+https://github.com/huggingface/transformers/pull/46856
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.12.1",
+    "after": "5.13.0",
+    "made": "5.12.1",
+    "symptom": "get_seq_length() of a StaticCache is a tensor of one dimension in place of a number",
+    "area": "computation",
+    "says": (r"StaticLayer", r"cumulative_length", r"StaticCache.*get_seq_length"),
+    "source": ("StaticLayer", "get_seq_length", "StaticSlidingWindowLayer"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama."""
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        **GROUPED,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the length of a static cache behind a prompt of four tokens."""
+    model = transformers.LlamaForCausalLM.from_pretrained(folder).eval()
+    cache = transformers.StaticCache(config=model.config, max_cache_len=16)
+    with torch.no_grad():
+        model(torch.arange(5, 9)[None], past_key_values=cache)
+    return {"length": torch.as_tensor(cache.get_seq_length()).tolist()}

@@ -1,0 +1,67 @@
+"""Qwen2.5-VL spaces the times of videos, and not the place of an image.
+
+https://github.com/huggingface/transformers/pull/45330
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.5.3",
+    "after": "5.6.0",
+    "made": "5.5.3",
+    "symptom": "Qwen2.5-VL puts an image at a time that is tokens_per_second times its place: other logits for every image",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "outputs", "decode", "greedy"),
+    "says": (r"get_rope_index", r"get_vision_position_ids"),
+    "source": ("get_rope_index", "Qwen2_5_VLModel", "modeling_qwen2_5_vl.py"),
+}
+IMAGE = 120
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2.5-VL."""
+    config = transformers.Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": 128,
+            **GROUPED,
+            "initializer_range": 0.3,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [2, 1, 1],
+            },
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "out_hidden_size": 32,
+            "patch_size": 4,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 16,
+            "fullatt_block_indexes": [1],
+            "tokens_per_second": 4,
+        },
+        image_token_id=IMAGE,
+        video_token_id=121,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+    )
+    transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the positions of a text with an image."""
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.tensor([[5, 6, 122, *[IMAGE] * 4, 123, 7, 8]])
+    positions, _ = model.model.get_rope_index(
+        input_ids=ids,
+        mm_token_type_ids=(ids == IMAGE).int(),
+        image_grid_thw=torch.tensor([[1, 4, 4]]),
+        attention_mask=torch.ones_like(ids),
+    )
+    return positions[:, 0].tolist()
