@@ -1878,6 +1878,40 @@ def test_packages_that_only_one_release_asks_for_are_named(reference, candidate,
     assert codes(Case(sides[1], reference=sides[0])) == expected
 
 
+SHARED = ("forward", "generate")
+ON_TOP = {"class_name": "ForImages", "own": ("model", "visual"), "shared": SHARED}
+WITHIN = {
+    "class_name": "ForImages",
+    "own": ("model",),
+    "shared": SHARED,
+    "within": {"visual": "model"},
+}
+GONE = WITHIN | {"within": {}}
+INHERITED = GONE | {"shared": (*SHARED, "visual")}
+RENAMED = WITHIN | {"class_name": "ForVideos"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (ON_TOP, WITHIN, "AttributeError for visual; there is model.model.visual"),
+        (ON_TOP, GONE, "AttributeError for visual"),
+        (WITHIN, ON_TOP, "has visual"),
+        (GONE, ON_TOP, None),  # the newer release brings it
+        (ON_TOP, INHERITED, None),
+        (ON_TOP, RENAMED, None),
+        (ON_TOP, ON_TOP, None),
+        (None, WITHIN, None),  # it was not asked
+    ],
+)
+def test_names_of_a_model_that_one_release_has_elsewhere(reference, candidate, expected):
+    sides = used("4.48", names=reference), used(names=candidate)
+    case = Case(sides[1], reference=sides[0])
+    assert codes(case) == (["SB959"] if expected else [])
+    lines = [finding.evidence[1] for finding in findings(case)]
+    assert lines == ([f"5.x: {expected}"] if expected else [])
+
+
 NAMED = {"eager, then sdpa": {"parts": {"text_config": "sdpa", "vision_config": "sdpa"}}}
 KEPT = {"eager, then sdpa": {"parts": {"text_config": "eager", "vision_config": "eager"}}}
 REFUSED_DICT = {"eager, then sdpa": {"refused": "AttributeError: no"}}

@@ -25,6 +25,7 @@ from samebits_probe.questions.usage import (
     forward,
     generate,
     methods,
+    names,
     optional,
     usage,
 )
@@ -453,6 +454,41 @@ def test_what_code_asks_of_absent_packages_and_of_kernels_is_read():
     kernels += ["use_kernel_func_from_hub_with_fallback('scan', 'package')"]
     assert sorted(optional._kernels(tree)) == kernels
     assert optional.optional(Subject(tiny.model(), "causal-lm", Path())) == []
+
+
+def free():
+    """A function that a class takes from its module."""
+
+
+class Inner(tiny.model().__class__):
+    """A model of the library that is within another."""
+
+    free = free
+
+    def reach(self):
+        """Is a method of its own."""
+
+    @property
+    def visual(self):
+        """Is a property of its own."""
+
+    def save_pretrained(self, *args):
+        """Is one of all models."""
+
+
+def test_names_are_those_of_the_models_own_classes():
+    inner = Inner(tiny.model().config)
+    Inner.__module__ = "transformers.models.planted"
+    answer = ask(names.names, inner)
+    assert {"reach", "visual", "lm_head"} <= {*answer["own"]}
+    assert not {"free", "save_pretrained", "forward"} & {*answer["own"]}
+    assert {"forward", "save_pretrained"} <= {*answer["shared"]}
+    outer = tiny.model()
+    outer.inner = inner
+    answer = ask(names.names, outer)
+    assert answer["within"]["reach"] == "inner"
+    assert "inner" in answer["own"]
+    assert "lm_head" not in answer["within"], "the outer model has one, too"
 
 
 def test_a_model_without_such_methods_has_no_features():

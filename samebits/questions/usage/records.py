@@ -232,6 +232,22 @@ class Features(Record):
         return self.distance is not None and self.distance <= _rounding(1.0, dtype)
 
 
+class Names(Record):
+    """The methods, properties and parts by which users reach into a model."""
+
+    class_name: str
+    own: tuple[str, ...]
+    """Its parts, and what its own classes define beyond what all models have."""
+    shared: tuple[str, ...]
+    """All names of its class, those of the library's bases included."""
+    within: dict[str, str] = Field(default_factory=dict)
+    """The same of the models within it that it has not itself -> path of the outermost that has it."""
+
+    def lacks(self, name: str) -> bool:
+        """Return True if ``model.name`` raises."""
+        return name not in self.own and name not in self.shared
+
+
 class NamedAttention(Record):
     """Which attention the parts of a config get when a user names one."""
 
@@ -279,6 +295,8 @@ class UsageSignal(Answer):
     """Method -> what it returns."""
     optional: tuple[str, ...] | None = None
     """Imports of packages that are not installed, and kernels that are taken unasked."""
+    names: Names | None = None
+    """By what users reach into the model."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
     settings: dict[str, Called] | None = None
@@ -318,7 +336,7 @@ USAGE = Key(
     switch="Whether to try common uses of the model: attention maps, packed rows, generate() …",
     hint="do attention maps, packed rows, generate() and saving work",
     of_release=True,
-    of_model=("methods",),
+    of_model=("methods", "names"),
 )
 
 

@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.usage.records import Features, UsageSignal, signal_of
+from samebits.questions.usage.records import Features, Names, UsageSignal, signal_of
 from samebits.text.numbers import first_of, number
 
 T = TypeVar("T")
@@ -236,6 +236,30 @@ _SHOWN = 6
 _NOTHING = "no such package or kernel beside those that both ask for"
 
 
+def _other_names(case: Case) -> Iterator[Sighting]:
+    """Find names that the reference alone has, and those that it leaves to a model within where the cell has them on top."""
+    reference, candidate = (signal_of(s).names for s in (case.reference, case.capture))
+    if reference is None or candidate is None or reference.class_name != candidate.class_name:
+        return
+    lost = [name for name in reference.own if candidate.lacks(name)]
+    raised = [name for name in candidate.own if reference.lacks(name) and name in reference.within]
+    sides = ((_has(lost), _lacks(candidate, lost)), (_lacks(reference, raised), _has(raised)))
+    for names, words in zip((lost, raised), sides, strict=True):
+        if names:
+            yield Sighting(candidate.class_name, side_lines(case, *words))
+
+
+def _has(names: list[str]) -> str:
+    return f"has {', '.join(first_of(names, _SHOWN, 'name'))}"
+
+
+def _lacks(side: Names, names: list[str]) -> str:
+    """Return what raises, and where it is within the model."""
+    there = [f"model.{side.within[name]}.{name}" for name in names if name in side.within]
+    places = f"; there is {', '.join(first_of(there, _SHOWN, 'name'))}" if there else ""
+    return f"AttributeError for {', '.join(first_of(names, _SHOWN, 'name'))}{places}"
+
+
 def _other_attention(case: Case) -> Iterator[Sighting]:
     """Find parts of a model that get another attention when a user names one."""
     for way, *sides in _of_both(case, lambda usage: usage.attention):
@@ -314,6 +338,7 @@ _RULES = (
     Rule("SB911", _changed_use_reentrant),
     Rule("SB917", _other_features),
     Rule("SB957", _other_optional),
+    Rule("SB959", _other_names),
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),
