@@ -1910,6 +1910,8 @@ def test_names_of_a_model_that_one_release_has_elsewhere(reference, candidate, e
     assert codes(case) == (["SB959"] if expected else [])
     lines = [finding.evidence[1] for finding in findings(case)]
     assert lines == ([f"5.x: {expected}"] if expected else [])
+    raising = {finding.raises for finding in findings(case)}
+    assert raising == ({"5.x" if "Error" in expected else "4.48"} if expected else set())
 
 
 NAMED = {"eager, then sdpa": {"parts": {"text_config": "sdpa", "vision_config": "sdpa"}}}

@@ -243,10 +243,13 @@ def _other_names(case: Case) -> Iterator[Sighting]:
         return
     lost = [name for name in reference.own if candidate.lacks(name)]
     raised = [name for name in candidate.own if reference.lacks(name) and name in reference.within]
-    sides = ((_has(lost), _lacks(candidate, lost)), (_lacks(reference, raised), _has(raised)))
-    for names, words in zip((lost, raised), sides, strict=True):
-        if names:
-            yield Sighting(candidate.class_name, side_lines(case, *words))
+    if lost:
+        lines = side_lines(case, _has(lost), _lacks(candidate, lost))
+        yield Sighting(candidate.class_name, lines, raises=case.capture.cell.stack)
+    if raised:
+        lines = side_lines(case, _lacks(reference, raised), _has(raised))
+        stack = case.reference.cell.stack if case.reference is not None else ""
+        yield Sighting(candidate.class_name, lines, raises=stack, of_reference=True)
 
 
 def _has(names: list[str]) -> str:
