@@ -55,22 +55,19 @@ def _differing(outcome: ProcessorOutcome) -> Check:
         for part in parts_of(case):
             if part.is_aside and outcome != "rounding":
                 continue
-            differences = [d for d in part.differences if d.outcome == outcome]
-            if outcome == "raised" and not (part.has_options or _raises_always(part, differences)):
-                differences = [d for d in differences if d.raises_here]
-            if differences:
-                yield _sighting(case, part, differences)
+            yield from _by_side(case, part, (d for d in part.differences if d.outcome == outcome))
 
     return check
 
 
-def _raises_always(part: PartComparison, differences: list[ProcessorDifference]) -> bool:
-    """Return True if the reference raises for every input: it could not be used there.
-
-    That it raises for some, such as images in gray, is what releases mend.
-    """
-    of_reference = {d.case for d in differences if not d.raises_here}
-    return part.n_compared > 0 and len(of_reference) == part.n_compared
+def _by_side(
+    case: Case, part: PartComparison, differences: Iterable[ProcessorDifference]
+) -> Iterator[Sighting]:
+    """Yield what the candidate does otherwise, then what the reference alone refuses."""
+    sides: tuple[list[ProcessorDifference], list[ProcessorDifference]] = ([], [])
+    for each in differences:
+        sides[each.outcome == "raised" and not each.raises_here].append(each)
+    yield from (_sighting(case, part, found) for found in sides if found)
 
 
 def _other_results(role: Role) -> Check:
@@ -78,13 +75,9 @@ def _other_results(role: Role) -> Check:
 
     def check(case: Case) -> Iterator[Sighting]:
         for part in parts_of(case):
-            differences = [
-                d
-                for d in part.differences
-                if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
-            ]
-            if part.role == role and differences:
-                yield _sighting(case, part, differences)
+            if part.role == role:
+                found = (d for d in part.differences if d.outcome != "rounding")
+                yield from _by_side(case, part, found)
 
     return check
 

@@ -146,29 +146,35 @@ def _special_changes(reference: TokenizerSignal, candidate: TokenizerSignal) -> 
 
 
 def _raises(case: Case) -> Iterator[Sighting]:
-    """Find operations that raise here and return something in the reference.
+    """Find operations that one side alone refuses: the cell's own calls, and those of the reference.
 
     A continued message for which only one side raises is SB826, and a form of rows is SB887.
     """
-    of_release = (CONTINUED, PADDED)
-    differing = [c for c in compared(case) if c.n_raised and c.operation not in of_release]
-    if not differing:
-        return
-    lines: list[str] = []
-    for comparison in differing[:_MAX_OPERATIONS]:
-        first = _first_raised(case, comparison.operation)
-        if first is None:
-            continue
-        count = f"{comparison.n_raised} of {plural(comparison.n_compared, 'case')} raise"
-        lines.append(f"{comparison.operation}: {count}, first {first.case}")
-        lines += _sides(case, first)
-    if lines:
-        yield Sighting(differing[0].operation, tuple(lines))
+    operations = [c for c in compared(case) if c.operation not in (CONTINUED, PADDED)]
+    for of_reference in (False, True):
+        refused = {
+            c: [*_refused_on(case, c.operation, of_reference=of_reference)] for c in operations
+        }
+        shown = [(c, places) for c, places in refused.items() if places]
+        lines: list[str] = []
+        for comparison, places in shown[:_MAX_OPERATIONS]:
+            count = f"{len(places)} of {plural(comparison.n_compared, 'case')} raise"
+            lines.append(f"{comparison.operation}: {count}, first {places[0].case}")
+            lines += _sides(case, places[0])
+        if shown:
+            yield Sighting(shown[0][0].operation, tuple(lines), of_reference=of_reference)
 
 
-def _first_raised(case: Case, operation: str) -> Place | None:
-    """Return the first case for which the candidate raises."""
-    return next(_places(case, operation, lambda each: bool(each.candidate.raised)), None)
+def _refused_on(case: Case, operation: str, *, of_reference: bool) -> Iterator[Place]:
+    """Yield the cases of an operation for which this side alone raises."""
+
+    def is_refused(each: Difference) -> bool:
+        sides = (
+            (each.reference, each.candidate) if of_reference else (each.candidate, each.reference)
+        )
+        return bool(sides[0].raised and not sides[1].raised)
+
+    return _places(case, operation, is_refused)
 
 
 def _places(case: Case, operation: str, counts: Callable[[Difference], bool]) -> Iterator[Place]:

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from samebits.findings.case import Case
 from samebits.questions.processors.records import ProcessorCase
+from samebits.questions.registry import findings
 from tests.support.asked import findings_of
+from tests.support.builders import Memory, sound
 from tests.support.processed import case, signal
 
 EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))
@@ -160,17 +163,26 @@ def test_a_processor_that_only_the_reference_does_not_load_is_named_where_it_rai
     assert "SB837" not in codes(side, side)
 
 
-def test_an_input_that_only_the_reference_refuses_is_no_finding():
-    both = signal({"c": case(NATIVE), "d": case(NATIVE)})
-    assert codes(signal({"c": RAISED, "d": case(NATIVE)}), both) == set()
+def sides_of(reference, candidate):
+    """Return whether each finding accuses the reference, in the order in which they are shown."""
+    case = Case(
+        capture=sound(Memory(), "5.x", processors=candidate),
+        reference=sound(Memory(), "4.48", processors=reference),
+    )
+    return [finding.of_reference for finding in findings(case)]
 
 
-def test_a_reference_that_raises_for_every_input_is_named():
+def test_an_input_that_one_side_alone_refuses_is_named_at_that_side():
     both = signal({"c": case(NATIVE), "d": case(NATIVE)})
-    assert codes(signal({"c": RAISED, "d": RAISED}), both) == {"SB836"}
+    refuses_c = signal({"c": RAISED, "d": case(NATIVE)})
+    refuses_d = signal({"c": case(NATIVE), "d": RAISED})
+    assert codes(refuses_c, both) == codes(both, refuses_c) == {"SB836"}
+    assert sides_of(refuses_c, both) == [True]
+    assert sides_of(both, refuses_c) == [False]
+    assert sides_of(refuses_c, refuses_d) == [False, True]
+    assert codes(refuses_c, refuses_c) == set()
     # an input that both refuse shows nothing of either
-    refused = signal({"c": case(NATIVE), "d": RAISED})
-    assert codes(signal({"c": RAISED, "d": RAISED}), refused) == {"SB836"}
+    assert sides_of(signal({"c": RAISED, "d": RAISED}), refuses_d) == [True]
 
 
 def test_a_model_without_processors_has_no_finding():
@@ -197,7 +209,8 @@ def test_another_number_of_tokens_for_a_size_has_a_rule_of_its_own():
     assert codes(few, few) == codes(few, counts(np.array([256]), class_name="Other")) == set()
     raises = signal({"an image of 480 x 360": RAISED}, part="processor, counts", role="counts")
     assert codes(few, raises) == {"SB830"}
-    assert codes(raises, few) == set()
+    assert codes(raises, few) == {"SB830"}
+    assert sides_of(raises, few) == [True]
     # a release without the method has no such part
     assert codes(few, PLAIN) == codes(PLAIN, few) == set()
 

@@ -221,12 +221,16 @@ def test_a_continued_message_of_another_template_is_not_counted_again():
     assert corpus_codes(chats={"template": {"default": [3, "11"]}, **continued}) == ["SB819"]
 
 
-def test_a_text_that_the_reference_refuses_accuses_nobody():
+def test_a_text_that_the_reference_alone_refuses_is_named_there():
     broken = _merged(CORPUS, {"encode": {"words": TypeError("no surrogate")}})
     reference = TextsSignal(corpus=outcomes(broken))
     candidate = TextsSignal(corpus=outcomes(CORPUS, members={"padded": ("words", "digits")}))
     sides = ({"tokenizer": tokenizer(), "texts": texts} for texts in (candidate, reference))
-    assert findings(sound_case(*sides)) == ()
+    (found,) = findings(sound_case(*sides))
+    assert (found.code, found.where, found.of_reference) == ("SB818", "encode", True)
+    assert found.evidence[0] == "encode: 1 of 2 cases raise, first words"
+    both = ({"tokenizer": tokenizer(), "texts": reference} for _ in "ab")
+    assert findings(sound_case(*both)) == ()
 
 
 def test_special_tokens_with_other_ids_are_a_finding():
