@@ -115,6 +115,32 @@ def test_a_task_of_images_is_asked_of_models_of_images_alone():
     assert "image-feature-extraction" in tasks.served(seeing)
 
 
+def test_a_task_of_sounds_and_labels_is_asked_of_a_model_of_both_alone():
+    parts = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sounds = {"patch_embeds_hidden_size": 16, "depths": [1], "num_attention_heads": [2]}
+    config = transformers.ClapConfig(
+        text_config=parts | {"vocab_size": 99}, audio_config=sounds | {"hidden_size": 16}
+    )
+    both = transformers.ClapModel(config)
+    text = transformers.BertModel(transformers.BertConfig(**BERT))
+    assert "zero-shot-audio-classification" in tasks.served(both)
+    assert "zero-shot-audio-classification" not in tasks.served(text)
+
+
+def test_a_task_of_this_release_is_called_or_said_not_to_be():
+    names = set(transformers.pipelines.SUPPORTED_TASKS)
+    assert names - tasks.TASKS.keys() <= {"decision"}
+    model = loaded(checkpoint("MaskedLM")).model
+    assert tasks.unasked(model) == {}
+    entries = {"new": {"pt": (transformers.AutoModelForMaskedLM,)}}
+    with mock.patch.object(transformers.pipelines, "SUPPORTED_TASKS", entries):
+        assert tasks.unasked(model).keys() == {"new"}
+        assert tasks.unasked(loaded(checkpoint()).model) == {}
+    entries = {"of any model": {"pt": (transformers.AutoModel,)}}
+    with mock.patch.object(transformers.pipelines, "SUPPORTED_TASKS", entries):
+        assert tasks.unasked(transformers.BertModel(transformers.BertConfig(**BERT))) == {}
+
+
 def test_a_made_video_is_read_by_the_pipeline_without_a_package_and_by_nothing_later():
     video = importlib.import_module("transformers.pipelines.video_classification")
     before = dict(vars(video))

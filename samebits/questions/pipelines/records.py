@@ -86,6 +86,11 @@ class PipelineCase(Record):
     left_out: str = ""
     """Why it was not called."""
 
+    def trimmed(self) -> PipelineCase:
+        """Return whether it answers."""
+        own = self.own and PipelineAnswer(raised=self.own.raised)
+        return PipelineCase(own=own, left_out=self.left_out)
+
 
 class PipelineTask(Record):
     """One task that the model's class serves."""
@@ -108,7 +113,15 @@ class PipelineTask(Record):
             return "not in this release" if self.absent else f"not asked: {self.left_out}"
         if self.raised:
             return f"raises {self.raised.partition(':')[0]}"
-        return "answers"
+        own = [case.own for case in self.cases.values() if case.own is not None]
+        raising = [answer.raised.partition(":")[0] for answer in own if answer.raised]
+        if raising and len(raising) == len(own):
+            return f"each call raises {', '.join(dict.fromkeys(raising))}"
+        return f"answers; {len(raising)} of {len(own)} calls raise" if raising else "answers"
+
+    def trimmed(self) -> Self:
+        """Return it without the answers, but with what raises."""
+        return self.model_copy(update={"cases": {n: c.trimmed() for n, c in self.cases.items()}})
 
 
 class PipelinesSignal(Answer):
@@ -118,7 +131,7 @@ class PipelinesSignal(Answer):
 
     def trimmed(self) -> Self:
         """Return the tasks without their answers."""
-        tasks = {name: task.model_copy(update={"cases": {}}) for name, task in self.tasks.items()}
+        tasks = {name: task.trimmed() for name, task in self.tasks.items()}
         return self.model_copy(update={"tasks": tasks})
 
 

@@ -222,7 +222,25 @@ def test_reports_show_what_differs_once_for_all_models():
     assert "`m`, `n`" in text
     assert "NEGATIVE" in of_model(rows[:1], report)
     assert [pipelines_differ([each]) for each in rows] == [True, True, False]
-    assert rows[0].answers[PIPELINES.name].stacks["5.0"].tasks["text-classification"].cases == {}
+    kept = rows[0].answers[PIPELINES.name].stacks["5.0"].tasks["text-classification"].cases
+    assert [case.own.fields for case in kept.values()] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ({"a": called()}, "answers"),
+        (
+            {"a": called(), "b": {"own": {"raised": "ValueError: no"}}},
+            "answers; 1 of 2 calls raise",
+        ),
+        ({"a": {"own": {"raised": "ImportError: no pandas"}}}, "each call raises ImportError"),
+        ({"a": {"left_out": "the checkpoint has no chat template"}}, "answers"),
+    ],
+)
+def test_a_task_of_which_each_call_raises_does_not_answer(cases, words):
+    task = PipelinesSignal.model_validate({"tasks": {"t": {"cases": cases}}}).trimmed().tasks["t"]
+    assert task.in_words == words
 
 
 def test_without_a_task_that_was_asked_nothing_is_shown():

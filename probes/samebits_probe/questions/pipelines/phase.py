@@ -23,11 +23,12 @@ def observe(session: Session) -> None:
         return
     names = tasks.served(session.loaded.model)
     left_out = {name: tasks.missing(name, session.loaded, session.source) for name in names}
+    left_out |= tasks.unasked(session.loaded.model)
     facts: dict[str, Any] = {name: {"left_out": why} for name, why in left_out.items() if why}
     asked = [name for name in names if name not in facts]
     if asked and session.leaves_out("pipelines", _too_dear(session, len(asked), options)):
         return
-    if names:
+    if left_out:
         session.answer("pipelines", {"tasks": facts})
     if not asked:
         return

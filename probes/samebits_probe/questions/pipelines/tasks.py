@@ -24,6 +24,8 @@ Facts = dict[str, Any]
 _TEXT = "The capital of France is Paris, and people said hello world."
 _LABELS = ("travel", "cooking", "dancing")
 _OF_GENERATE, _SOUND, _FRAMES = "generate_kwargs", "output_audio", "num_frames"
+_ANY = "AutoModel"
+"""The Auto class that has all models, also those that a task is not for."""
 _GREEDY: Facts = {"max_new_tokens": 6, "do_sample": False, "num_beams": 1}
 
 
@@ -50,6 +52,8 @@ class Task(NamedTuple):
     """True if numbers that no given output replaces are in the answer, as those of a vocoder: they may round."""
     main_input: str = ""
     """The input of the models that it is for, where its Auto class has all of them."""
+    methods: tuple[str, ...] = ()
+    """Methods of the models that it is for, in the same way."""
     reads: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Replaces the reading of files while the pipeline runs."""
 
@@ -111,7 +115,21 @@ def _image_chats(pipe: Any) -> Any:
     return [_image_chat(pipe), [*_image_chat(pipe), *turns]]
 
 
-CHATS = (_chat, _image_chat, _image_chats)
+def _sound_chat(_pipe: Any) -> Any:
+    parts = [{"type": "audio", "audio": _samples(_pipe)}, {"type": "text", "text": "what is it?"}]
+    return [{"role": "user", "content": parts}]
+
+
+def _samples(_pipe: Any) -> Any:
+    return samples.sound(samples.RATE // 2, 2)
+
+
+def _table(_pipe: Any) -> Any:
+    columns = {"name": ["Paris", "Rome"], "people": ["2100000", "2800000"]}
+    return {"table": columns, "query": "How many people are in Rome?"}
+
+
+CHATS = (_chat, _image_chat, _image_chats, _sound_chat)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
@@ -192,6 +210,12 @@ TASKS: dict[str, Task] = {
     ),
     "text2text-generation": Task(
         _SEQ2SEQ, ("tokenizer",), {"a text": Call(_text(_TEXT), _GREEDY)}, generates=True
+    ),
+    "translation": Task(
+        _SEQ2SEQ, ("tokenizer",), {"a text": Call(_text(_TEXT), _GREEDY)}, generates=True
+    ),
+    "table-question-answering": Task(
+        ("AutoModelForTableQuestionAnswering",), ("tokenizer",), {"a table": Call(_table)}
     ),
     "image-classification": Task(("AutoModelForImageClassification",), ("processor",), _IMAGES),
     "object-detection": Task(("AutoModelForObjectDetection",), ("processor",), _IMAGES),
@@ -286,6 +310,21 @@ TASKS: dict[str, Task] = {
         ("processor",),
         {"a sound": Call(_sound), "two sounds as a batch": Call(_sounds, _BATCH)},
     ),
+    "zero-shot-audio-classification": Task(
+        ("AutoModel",),
+        ("processor", "tokenizer"),
+        {"labels": Call(_samples, {"candidate_labels": list(_LABELS)})},
+        methods=("get_audio_features", "get_text_features"),
+    ),
+    "any-to-any": Task(
+        ("AutoModelForMultimodalLM",),
+        ("processor", "tokenizer"),
+        {
+            "a chat with an image": Call(_image_chat, {"generate_kwargs": _GREEDY}),
+            "a chat with a sound": Call(_sound_chat, {"generate_kwargs": _GREEDY}),
+        },
+        generates=True,
+    ),
     # a model of spectrograms gets a vocoder from the hub
     "text-to-audio": Task(
         ("AutoModelForTextToWaveform",),
@@ -302,8 +341,21 @@ def served(model: Any) -> list[str]:
     return [
         name
         for name, task in TASKS.items()
-        if task.main_input in ("", main_input) and any(_has(auto, model) for auto in task.autos)
+        if task.main_input in ("", main_input)
+        and all(hasattr(model, method) for method in task.methods)
+        and any(_has(auto, model) for auto in task.autos)
     ]
+
+
+def unasked(model: Any) -> dict[str, str]:
+    """Return the other tasks of this release that the model's class serves, and why they are not asked."""
+    known = served(model)
+    return {
+        name: "samebits calls no pipeline of this task for this class"
+        for name, task in transformers.pipelines.SUPPORTED_TASKS.items()
+        if name not in known
+        and any(_has(auto.__name__, model) for auto in task["pt"] if auto.__name__ != _ANY)
+    }
 
 
 def _has(auto: str, model: Any) -> bool:
