@@ -1979,6 +1979,22 @@ def test_a_setting_of_the_config_that_is_not_read_is_named(candidate, expected):
     assert codes(case) == expected
 
 
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ({"gave": "the same tensors, embeddings apart"}, ["SB960"]),
+        ({"gave": "other tensors, tied embeddings"}, []),
+        ({"left_out": "ImportError: no accelerate"}, []),
+        ({"refused": "TypeError: an unexpected argument"}, ["SB932"]),
+    ],
+)
+def test_an_argument_of_a_load_that_one_release_drops_is_named(candidate, expected):
+    heeded = {"gave": "other tensors, tied embeddings"}
+    sides = [{"from_pretrained(tie_word_embeddings=True)": each} for each in (heeded, candidate)]
+    case = Case(used(loads=sides[1]), reference=used("4.48", loads=sides[0]))
+    assert codes(case) == expected
+
+
 TIMED = "generate(return_token_timestamps=True)"
 
 

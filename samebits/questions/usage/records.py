@@ -301,6 +301,8 @@ class UsageSignal(Answer):
     """Way to name an attention -> what the parts of the config get."""
     settings: dict[str, Called] | None = None
     """Setting of the config -> what came of a forward with it."""
+    loads: dict[str, Called] | None = None
+    """Load with an argument -> what it gives, beside one without it."""
     methods: dict[str, Called] | None = None
     """Call of a method that the class has -> what came of it."""
     generation: GenerationSignal | None = None

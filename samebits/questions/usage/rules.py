@@ -8,7 +8,7 @@ from typing import TypeVar
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.usage.records import Features, Names, UsageSignal, signal_of
+from samebits.questions.usage.records import Called, Features, Names, UsageSignal, signal_of
 from samebits.text.numbers import first_of, number
 
 T = TypeVar("T")
@@ -289,12 +289,16 @@ def _other_method(case: Case) -> Iterator[Sighting]:
             yield Sighting(call, side_lines(case, *gave))
 
 
-def _other_setting(case: Case) -> Iterator[Sighting]:
-    """Find settings of the config that do what the argument does on one side alone; SB932 names those that raise there."""
-    for setting, before, after in _of_both(case, lambda usage: usage.settings):
-        gave = (before.gave, after.gave)
-        if all(gave) and gave[0] != gave[1]:
-            yield Sighting(setting, side_lines(case, *gave))
+def _doing_otherwise(field: Callable[[UsageSignal], Mapping[str, Called] | None]) -> Check:
+    """Return a check for calls that do something else on each side; SB932 names those that raise on one."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for call, before, after in _of_both(case, field):
+            gave = (before.gave, after.gave)
+            if all(gave) and gave[0] != gave[1]:
+                yield Sighting(call, side_lines(case, *gave))
+
+    return check
 
 
 def _in_pairs(parts: Mapping[str, str]) -> str:
@@ -345,6 +349,7 @@ _RULES = (
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),
-    Rule("SB956", _other_setting),
+    Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
+    Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

@@ -46,7 +46,12 @@ def untouched(session: Session) -> InFork | None:
 def _of_model(session: Session, saved: Path, limit: float) -> dict[str, Any]:
     source = session.source._replace(attention="eager")
     return usage.usage(
-        session.loaded, saved, limit, _prompts(session), lambda: load.load(source).model
+        session.loaded,
+        saved,
+        limit,
+        _prompts(session),
+        lambda: load.load(source).model,
+        session.source,
     )
 
 
@@ -59,7 +64,8 @@ def _of_made_model(session: Session, saved: Path, limit: float) -> dict[str, Any
     loaded = session.loaded
     try:
         with small.made(loaded, session.source) as made:
-            answers = usage.usage(loaded._replace(model=made.model), saved, limit)
+            source = session.source.at(str(made.folder))
+            answers = usage.usage(loaded._replace(model=made.model), saved, limit, source=source)
             return answers | {"asked_of": made.facts}
     except small.NoneMade as reason:
         none_made = {_NONE_MADE: str(reason)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks
+from samebits_probe.model import forks, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process.failure import place
@@ -35,6 +35,7 @@ class Subject:
         prompts: Mapping[str, dict[str, Any]] = MappingProxyType({}),
         with_eager: Callable[[], Any] | None = None,
         tokenizer: Any = None,
+        source: load.Source | None = None,
     ) -> None:
         self.model = model
         self.head = head
@@ -45,6 +46,8 @@ class Subject:
         """Loads the checkpoint once more, with eager attention."""
         self.tokenizer = tokenizer
         """That of the checkpoint; None without one."""
+        self.source = source
+        """From what the model was loaded."""
         self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:

@@ -24,6 +24,7 @@ from samebits_probe.questions.usage import (
     features,
     forward,
     generate,
+    loads,
     methods,
     names,
     optional,
@@ -68,6 +69,7 @@ QUESTIONS = (
     Question("names", names.names, of_text=False),
     Question("attention", attention.attention, of_text=False),
     Question("settings", settings.settings, of_text=False),
+    Question("loads", loads.loads, of_text=False),
     Question("generation", ways.generation, of_text=False),
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),
@@ -82,16 +84,18 @@ def usage(
     limit: float,
     prompts: Mapping[str, Facts] | None = None,
     with_eager: Callable[[], Any] | None = None,
+    source: load.Source | None = None,
 ) -> Facts:
     """Return the usage signal; questions after ``limit`` seconds are skipped and listed as such.
 
     ``folder`` holds the saved model for the time being. The questions change the model. ``prompts`` are those of
-    the cell, if it is the cell's model; ``with_eager`` loads that once more, with eager attention.
+    the cell, if it is the cell's model; ``with_eager`` loads that once more, with eager attention. ``source`` is that
+    of the model.
     """
     progress.begin("usage")
     started = time.perf_counter()
     subject = Subject(
-        loaded.model, loaded.head, folder, prompts or {}, with_eager, loaded.tokenizer
+        loaded.model, loaded.head, folder, prompts or {}, with_eager, loaded.tokenizer, source
     )
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}, "raised": {}}

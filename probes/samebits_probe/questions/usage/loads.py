@@ -1,0 +1,98 @@
+"""What arguments of from_pretrained do that some releases take and others drop or refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from samebits_probe.model import forks, load
+from samebits_probe.model.tensor import same_bytes
+from samebits_probe.questions.usage.methods import asked
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+
+Facts = dict[str, Any]
+Tensors = Mapping[str, torch.Tensor]
+_TIES, _TUPLES = "tie_word_embeddings", "torchscript"
+MAX_BYTES = 64 << 20
+"""Bytes of parameters above which a model is not loaded again for each argument."""
+
+
+def loads(subject: Subject) -> Facts:
+    """Return call -> what a load with the argument gives, beside one without it; {} where it would take long.
+
+    Each argument makes another model in one release from 4.48 to 5.24, needs no package, and is dropped by another
+    release.
+    """
+    if subject.source is None or load.n_bytes(subject.model) > MAX_BYTES:
+        return {}
+    try:
+        plain = _loaded(subject, {})
+    except Exception as error:
+        raise NoMeaning(f"a second load raises {error_text(error)}") from error
+    before = _tensors(plain)
+    # what a load draws is no work of an argument
+    steady = {n: t for n, t in _tensors(subject.model).items() if _same(t, before.get(n))}
+    return {
+        f"from_pretrained({name}={_shown(value)})": asked(
+            partial(_given, subject, name, value, steady)
+        )
+        for name, value in _arguments(plain).items()
+    }
+
+
+def _arguments(plain: Any) -> Facts:
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in plain.state_dict().items()}
+    arguments: Facts = {_TUPLES: True, "state_dict": zeros}
+    ties = getattr(plain.config, _TIES, None)
+    if isinstance(ties, bool) and _is_tied(plain) is ties:
+        arguments[_TIES] = not ties
+    return arguments
+
+
+def _shown(value: object) -> str:
+    return "…" if isinstance(value, dict) else repr(value)
+
+
+def _loaded(subject: Subject, arguments: Facts) -> Any:
+    assert subject.source is not None
+    source = subject.source._replace(options=(*subject.source.options, *arguments.items()))
+    with forks.default_dtype_kept():
+        return load.from_pretrained(type(subject.model), source, 0, "load with an argument")[0]
+
+
+def _given(subject: Subject, name: str, value: object, steady: Tensors) -> str:
+    try:
+        model = _loaded(subject, {name: value})
+    except ImportError as error:
+        raise NoMeaning(error_text(error)) from error
+    after = _tensors(model)
+    is_kept = all(_same(tensor, after.get(n)) for n, tensor in steady.items())
+    words = ["the same tensors" if is_kept else "other tensors"]
+    if name == _TIES:
+        words.append("tied embeddings" if _is_tied(model) else "embeddings apart")
+    if name == _TUPLES and (fed := subject.fed()):
+        with torch.no_grad():
+            output = model(**fed)
+        words.append("forward returns a tuple" if isinstance(output, tuple) else "no tuple")
+    return ", ".join(words)
+
+
+def _tensors(model: Any) -> dict[str, torch.Tensor]:
+    return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+
+
+def _same(first: torch.Tensor, second: torch.Tensor | None) -> bool:
+    return second is not None and first.shape == second.shape and same_bytes(first, second)
+
+
+def _is_tied(model: Any) -> bool | None:
+    """Return whether both embeddings are one tensor; None where one of them is missing."""
+    parts: list[Callable[[], Any]] = [model.get_input_embeddings, model.get_output_embeddings]
+    try:
+        weights = [getattr(part(), "weight", None) for part in parts]
+    except Exception:  # noqa: BLE001  a class without embeddings raises
+        return None
+    return None if None in weights else weights[0] is weights[1]

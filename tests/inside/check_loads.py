@@ -1,0 +1,86 @@
+"""usage: what a load with an argument gives is told apart from one without it."""
+
+import copy
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import tiny
+import torch
+from samebits_probe.model import load
+from samebits_probe.questions.usage import loads
+from samebits_probe.questions.usage.subject import Subject
+
+torch.set_num_threads(1)
+DTYPE = torch.get_default_dtype()
+STATE, TIES = "from_pretrained(state_dict=…)", "from_pretrained(tie_word_embeddings=True)"
+TUPLES = "from_pretrained(torchscript=True)"
+
+
+def subject(folder):
+    made = tiny.model()
+    made.save_pretrained(folder)
+    source = load.Source(folder, None, False, "float32", "default", "cpu")
+    return Subject(load.load(source).model, "causal-lm", Path(folder), source=source)
+
+
+def asked(planted):
+    """Return what is found where a load with an argument gives what ``planted`` makes of a model and the argument."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = subject(folder)
+
+        def loaded(_subject, arguments):
+            (name,) = arguments or ("",)
+            return planted(copy.deepcopy(one.model), name)
+
+        with mock.patch.object(loads, "_loaded", loaded):
+            return loads.loads(one)
+
+
+def test_a_load_that_drops_each_argument_gives_the_same_tensors():
+    facts = asked(lambda model, _: model)
+    assert facts[STATE] == {"gave": "the same tensors"}
+    assert facts[TIES] == {"gave": "the same tensors, embeddings apart"}
+    assert facts[TUPLES] == {"gave": "the same tensors, no tuple"}
+
+
+def test_a_load_that_heeds_an_argument_is_told_apart():
+    def heeded(model, name):
+        if name == "state_dict":
+            model.get_input_embeddings().weight.data[0, 0] += 1
+        if name == "tie_word_embeddings":
+            model.get_output_embeddings().weight = model.get_input_embeddings().weight
+        if name == "torchscript":
+            model.forward = lambda **_: (torch.zeros(1),)
+        return model
+
+    facts = asked(heeded)
+    assert facts[STATE] == {"gave": "other tensors"}
+    assert facts[TIES] == {"gave": "other tensors, tied embeddings"}
+    assert facts[TUPLES] == {"gave": "the same tensors, forward returns a tuple"}
+
+
+def test_a_refusal_is_an_answer_and_a_missing_package_is_none():
+    def refusing(model, name):
+        if name == "state_dict":
+            raise TypeError(name)
+        if name == "torchscript":
+            raise ImportError(name)
+        return model
+
+    facts = asked(refusing)
+    assert facts[STATE]["refused"].startswith("TypeError: state_dict")
+    assert facts[TUPLES]["left_out"].startswith("ImportError: torchscript")
+
+
+def test_real_loads_leave_the_process_as_it_was():
+    with tempfile.TemporaryDirectory() as folder:
+        one = subject(folder)
+        facts = loads.loads(one)
+        with mock.patch.object(loads, "MAX_BYTES", 1):
+            assert loads.loads(one) == {}
+        one.source = None
+        assert loads.loads(one) == {}
+    assert facts.keys() >= {STATE, TIES, TUPLES}
+    assert all(facts.values())
+    assert torch.get_default_dtype() == DTYPE
