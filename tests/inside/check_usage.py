@@ -41,7 +41,8 @@ MADE = (transformers.LlamaForCausalLM, transformers.BloomForCausalLM)
 """Named here so that they, too, are imported once."""
 
 
-WINDOW = {"sliding_window": 32, "num_key_value_heads": 2}
+WINDOW = {"sliding_window": 200, "num_key_value_heads": 2}
+"""A window that no prompt fills: in 4.48 a full one of the kind sliding_window gives other scores."""
 ALL = getattr(configuration_utils, "ALL_CACHE_IMPLEMENTATIONS", ())
 OF_WINDOWS = {"sliding_window", "hybrid"}
 
@@ -225,6 +226,30 @@ def test_a_first_call_that_raises_is_recorded_as_raised():
     loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
     outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     assert outcome["raised"]["repeated"] == "ZeroDivisionError: division by zero"
+
+
+def asked_of_window(window, refuses_past, **more):
+    """Return what a static cache gives in a model that raises for more tokens than ``refuses_past`` with it."""
+    made = tiny.model("mistral", sliding_window=window, **more)
+    original = made.generate
+
+    def refusing(ids, **arguments):
+        if arguments.get("cache_implementation") and ids.shape[1] + 4 > refuses_past:
+            raise IndexError(ids.shape[1])
+        return original(ids, **arguments)
+
+    made.generate = refusing
+    return ask(generate.static, made)
+
+
+def test_a_window_fills_up_while_tokens_are_generated_if_it_is_no_large_one():
+    for window, length in ((None, 5), (24, 22), (6, 5), (4, 5), (131, 5)):
+        assert generate._filling(subject(tiny.model("mistral", sliding_window=window))) == length
+    short = tiny.model("mistral", sliding_window=24, max_position_embeddings=26)
+    assert generate._filling(subject(short)) == 5
+    assert asked_of_window(24, 24)["refused"].startswith("IndexError: 22")
+    assert "refused" not in asked_of_window(24, 26)
+    assert "refused" not in asked_of_window(None, 24)
 
 
 def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():

@@ -10,11 +10,15 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance, same_bytes
+from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _STEPS = 4
 _PROMPT_LENGTH = 5
+_WINDOWS = ("sliding_window", "attention_chunk_size")
+_LARGEST_WINDOW = 130
+"""Windows up to here fill up while tokens are generated."""
 STRATEGIES: dict[str, Facts] = {
     "penalty_alpha": {"penalty_alpha": 0.6, "top_k": 4},
     "num_beam_groups": {"num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 0.5},
@@ -48,7 +52,20 @@ def repeated(subject: Subject) -> Facts:
 
 def static(subject: Subject) -> Facts:
     """Return how far a generate() with a static cache is from one with the default cache."""
-    return _against(_decoded(subject), subject, cache_implementation="static")
+    length = _filling(subject)
+    first = _decoded(subject, length)
+    return _against(first, subject, length, cache_implementation="static")
+
+
+def _filling(subject: Subject) -> int:
+    """Return the length of a prompt behind which the smallest window of the model fills up, if it is no large one."""
+    text = text_config(subject.model.config)
+    values = [n for name in _WINDOWS for n in forks.values_of(text, name) if isinstance(n, int)]
+    window = min((n for n in values if n > _PROMPT_LENGTH), default=0)
+    positions = forks.value_of(text, "max_position_embeddings")
+    has_room = not isinstance(positions, int) or window + _STEPS <= positions
+    is_filled = 0 < window <= _LARGEST_WINDOW and has_room
+    return max(window - _STEPS // 2, _PROMPT_LENGTH) if is_filled else _PROMPT_LENGTH
 
 
 def flex(subject: Subject) -> Facts:
@@ -59,9 +76,10 @@ def flex(subject: Subject) -> Facts:
     with mock.patch("torch.compile", _uncompiled):
         try:
             with forks.attention(subject.model, "flex_attention"):
-                first = _decoded(subject)
+                length = _filling(subject)
+                first = _decoded(subject, length)
                 forks.drop_cache(subject.model)  # an earlier static one would be used again
-                return _against(first, subject, cache_implementation="static")
+                return _against(first, subject, length, cache_implementation="static")
         except Exception as error:
             raise NoMeaning(f"flex attention raised {error_text(error)}") from error
 
@@ -73,25 +91,28 @@ def _uncompiled(function: Any = None, **_options: Any) -> Any:
 
 def caches(subject: Subject) -> Facts:
     """Return the same as :func:`static` for each other kind of cache that fits the model."""
-    first, facts = _decoded(subject), {}
+    length, facts = _filling(subject), {}
+    first = _decoded(subject, length)
     for name in forks.cache_implementations(subject.model):
         forks.drop_cache(subject.model)
-        facts[name] = _against(first, subject, cache_implementation=name)
+        facts[name] = _against(first, subject, length, cache_implementation=name)
     return facts
 
 
-def _decoded(subject: Subject, **arguments: Any) -> _Decoded:
+def _decoded(subject: Subject, length: int = _PROMPT_LENGTH, **arguments: Any) -> _Decoded:
     # all is on the CPU, and a model may draw numbers in its forward
     torch.default_generator.manual_seed(0)
-    output = _generate(subject, **_SCORED, **arguments)
+    output = _generate(subject, length=length, **_SCORED, **arguments)
     scores = torch.cat(output.scores)
     return _Decoded(output.sequences[0, -len(scores) :], scores)
 
 
-def _against(first: _Decoded, subject: Subject, **arguments: Any) -> Facts:
+def _against(
+    first: _Decoded, subject: Subject, length: int = _PROMPT_LENGTH, **arguments: Any
+) -> Facts:
     """Return distances of a generate() from the first one, as far as both had the same tokens."""
     try:
-        second = _decoded(subject, **arguments)
+        second = _decoded(subject, length, **arguments)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     n_both = min(len(first.ids), len(second.ids))
