@@ -36,24 +36,15 @@ def loads(subject: Subject) -> Facts:
     # what a load draws is no work of an argument
     steady = {n: t for n, t in _tensors(subject.model).items() if _same(t, before.get(n))}
     return {
-        f"from_pretrained({name}={_shown(value)})": asked(
-            partial(_given, subject, name, value, steady)
-        )
+        f"from_pretrained({name}={value!r})": asked(partial(_given, subject, name, value, steady))
         for name, value in _arguments(plain).items()
     }
 
 
 def _arguments(plain: Any) -> Facts:
-    zeros = {name: torch.zeros_like(tensor) for name, tensor in plain.state_dict().items()}
-    arguments: Facts = {_TUPLES: True, "state_dict": zeros}
     ties = getattr(plain.config, _TIES, None)
-    if isinstance(ties, bool) and _is_tied(plain) is ties:
-        arguments[_TIES] = not ties
-    return arguments
-
-
-def _shown(value: object) -> str:
-    return "…" if isinstance(value, dict) else repr(value)
+    is_asked = isinstance(ties, bool) and _is_tied(plain) is ties
+    return {_TUPLES: True} | ({_TIES: not ties} if is_asked else {})
 
 
 def _loaded(subject: Subject, arguments: Facts) -> Any:
