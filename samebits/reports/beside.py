@@ -151,9 +151,11 @@ def _defect(
     is_one: bool,
 ) -> Defect:
     """Return a defect; ``n_present`` counts the cells of each row whose release has the model."""
-    first = shown[0][1]
+    # what the reference alone does otherwise is no sign of a candidate that has the defect elsewhere
+    own = [(cell, finding) for cell, finding in shown if not finding.of_reference] or shown
+    first = own[0][1]
     models = dict.fromkeys(cell.cell.model for cell, _ in shown)
-    stacks = dict.fromkeys(_stack(cell, finding) for cell, finding in shown)
+    stacks = dict.fromkeys(_stack(cell, finding) for cell, finding in own)
     since = _since(shown, n_present, is_one=is_one)
     return Defect(text, first.where, tuple(models), since, tuple(stacks))
 

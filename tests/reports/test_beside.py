@@ -211,6 +211,13 @@ def test_what_raises_in_a_candidate_alone_counts_where_its_finding_names_no_stac
         assert "raise" not in result(alike)
 
 
+def test_a_defect_that_each_side_has_elsewhere_is_shown_where_the_candidate_has_it():
+    (both,) = defects(shown(s5_23="SB1!before SB1"))
+    assert (both.since, both.stacks) == ("changed", ("5.23",))
+    (before,) = defects(shown(s5_23="SB1!before"))
+    assert (before.since, before.stacks) == ("repaired", ("4.48",))
+
+
 def test_a_report_without_defects_has_no_such_section():
     report = shown()
     assert "Beside the verdict" not in render(report)["report.md"]
