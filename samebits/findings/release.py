@@ -22,24 +22,24 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
     """Return the findings about each stack. Each is listed once, with the models that show it."""
     stacks: dict[str, dict[str, StackFinding]] = {}
     for result in results:
-        by_code, model = stacks.setdefault(result.cell.stack, {}), result.cell.model
-        for finding in result.findings:
-            if not _of_release(finding):
-                continue
-            stack_finding = by_code.get(finding.code) or StackFinding(
-                code=finding.code,
-                where=finding.where,
-                evidence=finding.evidence,
-                models=(),
-                raises=finding.raises,
-            )
-            models = tuple(dict.fromkeys((*stack_finding.models, model)))
-            update = {"models": models, "evidence": _evidence(stack_finding, finding, models)}
-            by_code[finding.code] = stack_finding.model_copy(update=update)
+        for finding in filter(_of_release, result.findings):
+            by_code = stacks.setdefault(result.faulty(finding), {})
+            by_code[finding.code] = _joined(by_code.get(finding.code), finding, result)
     return {
         name: tuple(stack_finding for _, stack_finding in sorted(by_code.items()))
         for name, by_code in stacks.items()
     }
+
+
+def _joined(listed: StackFinding | None, finding: Finding, result: CellResult) -> StackFinding:
+    """Return the finding about a stack with one more cell that shows it."""
+    listed = listed or StackFinding(
+        code=finding.code, where=finding.where, evidence=finding.evidence, models=()
+    )
+    models = tuple(dict.fromkeys((*listed.models, result.cell.model)))
+    raises = listed.raises or (finding.raises if finding.raises == result.cell.stack else "")
+    update = {"models": models, "evidence": _evidence(listed, finding, models), "raises": raises}
+    return listed.model_copy(update=update)
 
 
 def _evidence(listed: StackFinding, finding: Finding, models: tuple[str, ...]) -> tuple[str, ...]:

@@ -246,3 +246,9 @@ class CellResult(Record):
     def decisive(self) -> Difference | None:
         """The difference that decides the verdict; None if nothing differs."""
         return self.deciding or self.first
+
+    def faulty(self, finding: Finding) -> str:
+        """Return the stack that has a defect that this cell shows: a comparison may show one of the reference."""
+        if finding.of_reference and self.reference is not None:
+            return self.reference.stack
+        return finding.raises or self.cell.stack

@@ -91,7 +91,7 @@ class StackFinding(Record):
     models: tuple[str, ...]
     """All models with this finding."""
     raises: str = ""
-    """The stack that raises, if it is about a use that answers on the other side."""
+    """The stack, if it is about a use that raises there and answers in the reference."""
 
 
 class Step(Record):

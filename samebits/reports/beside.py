@@ -87,7 +87,7 @@ def of_releases(report: Report) -> list[tuple[RuleText, tuple[str, ...]]]:
     shown: dict[str, list[str]] = {}
     for stack in report.stacks:
         for finding in stack.findings:
-            if finding.code in silent or finding.raises == stack.id:
+            if finding.code in silent or finding.raises:
                 shown.setdefault(finding.code, []).append(stack.id)
     return [(text, tuple(shown[text.code])) for text in report.rules if text.code in shown]
 
@@ -99,7 +99,7 @@ def raising_uses(report: Report) -> list[tuple[RuleText, StackFinding]]:
         (texts[finding.code], finding)
         for stack in report.stacks
         for finding in stack.findings
-        if finding.raises == stack.id and finding.code in texts
+        if finding.raises and finding.code in texts
     ]
 
 
@@ -155,7 +155,7 @@ def _defect(
     own = [(cell, finding) for cell, finding in shown if not finding.of_reference] or shown
     first = own[0][1]
     models = dict.fromkeys(cell.cell.model for cell, _ in shown)
-    stacks = dict.fromkeys(_stack(cell, finding) for cell, finding in own)
+    stacks = dict.fromkeys(cell.faulty(finding) for cell, finding in own)
     since = _since(shown, n_present, is_one=is_one)
     return Defect(text, first.where, tuple(models), since, tuple(stacks))
 
@@ -170,14 +170,7 @@ def _since(
 
 def _is_of_the_reference(cell: CellResult, finding: Finding) -> bool:
     """Return True if the reference has the defect, be it shown at the candidate."""
-    return is_reference(cell) or _stack(cell, finding) != cell.cell.stack
-
-
-def _stack(cell: CellResult, finding: Finding) -> str:
-    """Return the stack that has the defect."""
-    if finding.of_reference and cell.reference is not None:
-        return cell.reference.stack
-    return finding.raises or cell.cell.stack
+    return is_reference(cell) or cell.faulty(finding) != cell.cell.stack
 
 
 def _is_everywhere(shown: Sequence[CellResult], n_present: Counter[tuple[str, str]]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from samebits.diagnose.exit_code import UNASKED
+from samebits.findings.release import of_stacks
 from samebits.pipeline.reporting import strictly
 from samebits.records.capture import Failure
 from samebits.records.finding import Explanation, Finding, StackFinding
@@ -170,24 +171,35 @@ def test_silent_defects_of_a_release_that_the_model_shows_are_named():
     assert beside_the_verdict(report).endswith(section)
 
 
-def with_use(raises):
-    """Return a report whose newest release has a use that works on one side only."""
+def with_uses(*raises):
+    """Return a report of uses of which each raises in one release only, as the newest shows."""
     report = shown()
-    found = StackFinding(
-        code="SB1", where="generate(num_beams=2)", evidence=(), models=("tiny",), raises=raises
-    )
+    uses = [
+        Finding(code="SB932", where=f"generate(num_beams={n})", evidence=(), raises=stack)
+        for n, stack in enumerate(raises)
+    ]
+    newest = next(cell for cell in report.cells if cell.cell.stack == STACKS[-1])
+    listed = of_stacks([newest.model_copy(update={"findings": tuple(uses)})])
     stacks = [
-        stack.model_copy(update={"findings": (found,) if stack.id == STACKS[-1] else ()})
+        stack.model_copy(
+            update={
+                "findings": tuple(
+                    finding.model_copy(update={"code": "SB1"})
+                    for finding in listed.get(stack.id, ())
+                )
+            }
+        )
         for stack in report.stacks
     ]
     rules = tuple(rule.model_copy(update={"scope": "release"}) for rule in RULES)
     return report.model_copy(update={"rules": rules, "stacks": tuple(stacks)})
 
 
-def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks():
-    report = with_use("5.23")
+@pytest.mark.parametrize("others", [(), ("4.48",)], ids=["alone", "beside one of the reference"])
+def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks(others):
+    report = with_uses(*others, "5.23")
     limit = "a check beside the verdict raises in 5.23 only (SB1)"
-    line = "Beside the verdict: SB1 name of SB1 (generate(num_beams=2))"
+    line = f"Beside the verdict: SB1 name of SB1 (generate(num_beams={len(others)}))"
     assert result(report).endswith(limit)
     assert line in screen(report, [Path("report.md")], {})
     assert nothing(report) == "Nothing for what was compared; beside it: SB1"
@@ -196,7 +208,8 @@ def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks():
 
 
 def test_a_use_that_raises_in_the_reference_alone_is_not():
-    report = with_use("4.48")
+    report = with_uses("4.48")
+    assert [stack.id for stack in report.stacks if stack.findings] == ["4.48"]
     assert "beside the verdict" not in result(report)
     assert not nothing(report)
     assert not [line for line in screen(report, [Path("report.md")], {}) if "Beside" in line]
@@ -216,6 +229,15 @@ def test_a_defect_that_each_side_has_elsewhere_is_shown_where_the_candidate_has_
     assert (both.since, both.stacks) == ("changed", ("5.23",))
     (before,) = defects(shown(s5_23="SB1!before"))
     assert (before.since, before.stacks) == ("repaired", ("4.48",))
+
+
+@pytest.mark.parametrize(("mark", "stack"), [("!before", "4.48"), ("!4.48", "4.48"), ("", "5.23")])
+def test_a_finding_is_listed_for_the_release_that_has_it(mark, stack):
+    pages = render(shown(s5_23=f"SB2{mark}"))
+    assert f"[tiny](models/tiny.md) ({stack}) |" in pages["findings.md"]
+    assert f"`place`, float32-default@{stack}:" in pages["models/tiny.md"]
+    page = unescape(folder(shown(s5_23=f"SB2{mark}"), ())[HOME])
+    assert (f"in the reference {stack}" in page) is bool(mark)
 
 
 def test_a_report_without_defects_has_no_such_section():

@@ -85,16 +85,17 @@ class Answers:
     def known(self, cells: Iterable[CellResult], row: Row) -> list[Known]:
         """Return the defects of cells of a row: those that explain, the worst first, then others."""
         cells = list(cells)
-        stacks: dict[tuple[str, str], list[str]] = {}
+        stacks: dict[tuple[str, str], dict[str, None]] = {}
         findings: dict[tuple[str, str], Finding] = {}
         for cell in cells:
             for finding in cell.findings:
                 key = finding.code, finding.where
                 findings.setdefault(key, finding)
-                stacks.setdefault(key, []).append(cell.cell.stack)
+                stacks.setdefault(key, {})[cell.faulty(finding)] = None
         explaining = explaining_codes(cells)
+        own = {cell.cell.stack for cell in cells}
         known = [
-            Known(finding, tuple(stacks[key]), finding.code in explaining)
+            Known(finding, (*stacks[key],), finding.code in explaining, own.isdisjoint(stacks[key]))
             for key, finding in findings.items()
         ]
         known += self._of_reference(cells, row, {finding.code for finding in findings.values()})

@@ -42,10 +42,11 @@ class Sighting(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The stacks that show it, with variants where a model has several."""
-        stacks: dict[str, list[str]] = {}
+        """The stacks that have it, with variants where a model has several."""
+        stacks: dict[str, dict[str, None]] = {}
         for cell in self.cells:
-            stacks.setdefault(cell.cell.stack, []).append(str(cell.cell.variant))
+            variants_there = stacks.setdefault(cell.faulty(self.finding), {})
+            variants_there[str(cell.cell.variant)] = None
         variants = {tuple(names) for names in stacks.values()}
         if len(variants) == 1:
             return f"{', '.join(variants.pop())}@{', '.join(stacks)}"
@@ -83,8 +84,9 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
     stacks: dict[str, dict[str, None]] = {}
     for row in rows:
         for cell in row.cells:
-            if any(finding.code == text.code for finding in cell.findings):
-                stacks.setdefault(row.model, {})[cell.cell.stack] = None
+            for finding in cell.findings:
+                if finding.code == text.code:
+                    stacks.setdefault(row.model, {})[cell.faulty(finding)] = None
     models = [
         fill("{} ({})", link(model, page_path(model)), ", ".join(stack_names))
         for model, stack_names in stacks.items()
