@@ -34,6 +34,7 @@ from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
+from samebits_wire.arguments import HEEDED
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -1938,6 +1939,24 @@ def test_an_attention_that_reaches_other_parts_is_named(reference, candidate, ex
     assert codes(Case(sides[1], reference=sides[0])) == expected
 
 
+@pytest.mark.parametrize(
+    ("reference", "candidate", "raises"),
+    [
+        ({"features": TEXT}, {"features": REFUSED}, "5.x"),
+        ({"features": REFUSED}, {"features": TEXT}, "4.48"),
+        ({"features": GIVEN}, {"features": GIVEN_REFUSED}, "5.x"),
+        ({"features": GIVEN_REFUSED}, {"features": GIVEN}, "4.48"),
+        ({"features": GIVEN}, {"features": GIVEN_OTHER}, ""),
+        ({"attention": NAMED}, {"attention": REFUSED_DICT}, "5.x"),
+        ({"attention": REFUSED_DICT}, {"attention": NAMED}, "4.48"),
+        ({"attention": NAMED}, {"attention": KEPT}, ""),
+    ],
+)
+def test_the_side_that_raises_is_named(reference, candidate, raises):
+    case = Case(used(**candidate), reference=used("4.48", **reference))
+    assert [found.raises for found in findings(case)] == [raises]
+
+
 def _way(parts):
     return {"eager for all parts": {"parts": parts}} if parts and "whole" in parts else parts
 
@@ -1965,18 +1984,21 @@ def test_a_method_that_does_something_else_is_named(reference, candidate, expect
 
 
 @pytest.mark.parametrize(
-    ("candidate", "expected"),
+    ("other", "expected"),
     [
         ({"gave": "no hidden_states"}, ["SB956"]),
-        ({"gave": "what the argument does"}, []),
+        ({"gave": HEEDED}, []),
         ({"left_out": "the argument does nothing"}, []),
     ],
 )
-def test_a_setting_of_the_config_that_is_not_read_is_named(candidate, expected):
-    heeded = {"gave": "what the argument does"}
-    sides = [{SETTING: each} for each in (heeded, candidate)]
-    case = Case(used(settings=sides[1]), reference=used("4.48", settings=sides[0]))
-    assert codes(case) == expected
+@pytest.mark.parametrize("is_of_reference", [False, True])
+def test_a_setting_of_the_config_that_is_not_read_is_named(other, expected, is_of_reference):
+    sides = [{SETTING: each} for each in ({"gave": HEEDED}, other)]
+    reference, candidate = reversed(sides) if is_of_reference else sides
+    case = Case(used(settings=candidate), reference=used("4.48", settings=reference))
+    shown = findings(case)
+    assert [found.code for found in shown] == expected
+    assert all(found.of_reference is is_of_reference for found in shown)
 
 
 @pytest.mark.parametrize(

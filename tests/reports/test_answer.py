@@ -744,6 +744,26 @@ def test_a_release_to_stay_with_is_not_blamed_for_what_a_later_one_saved():
     assert advised(OLD) == f"{kept} (but it raises elsewhere: SB877)"
 
 
+@pytest.mark.parametrize(
+    ("side", "is_blamed"),
+    [
+        ({"of_reference": True}, True),
+        ({"raises": OLD}, True),
+        ({"raises": NEW}, False),
+        ({}, False),
+    ],
+)
+def test_a_release_to_stay_with_is_blamed_for_its_own_defects_alone(side, is_blamed):
+    """A comparison shows a processor that only the reference cannot load at the candidate."""
+    finding = Finding(code="SB837", where="processor", evidence=("x",), **side)
+    crash = NEVER_WRITTEN.model_copy(update={"code": "SB837", "kind": "crash"})
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"), findings=(finding,))
+    reference = of(OLD, Verdict.REFERENCE)
+    advice = answer(one(reference, fails, rules=(NEVER_WRITTEN, ROUNDS, crash))).do
+    limit = " (but it raises elsewhere: SB837)" if is_blamed else ""
+    assert advice == f"Stay with transformers {OLD}.0{limit}"
+
+
 def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
     rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
     files = render(one(rounds, diverged(step("logits", 1.0, 1.0))))

@@ -15,7 +15,7 @@ from samebits.questions.arguments.records import (
 
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
-_CHANGED = "other numbers"
+CHANGED = "other numbers"
 _SAME = 1e-3
 """Share of the largest logit up to which both sides compute the same without an argument, in float32."""
 _BAND = 1.0 / 64
@@ -80,7 +80,7 @@ def masked_otherwise(
     for prompt in (prompt for prompt in reference.ones if prompt in candidate.ones):
         sides = reference.ones[prompt], candidate.ones[prompt]
         effects = {side.effect for side in sides}
-        if effects in ({_CHANGED, "none"}, {_CHANGED, "rounding"}):
+        if effects in ({CHANGED, "none"}, {CHANGED, "rounding"}):
             yield prompt, *sides
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.arguments.compare import (
+    CHANGED,
     differences,
     led_elsewhere,
     masked_otherwise,
@@ -77,9 +78,12 @@ def states_in_words(states: Sequence[str]) -> str:
 
 def _masked_otherwise(case: Case) -> Iterator[Sighting]:
     others = ARGUMENTS.of_both(case.reference, case.capture, masked_otherwise)
-    for prompt, *effects in others:
-        sides = (in_words(side, "forward") for side in effects)
-        yield Sighting(f"forward(attention_mask=ones): {prompt}", side_lines(case, *sides))
+    for prompt, before, after in others:
+        yield Sighting(
+            f"forward(attention_mask=ones): {prompt}",
+            side_lines(case, *(in_words(side, "forward") for side in (before, after))),
+            of_reference=before.effect == CHANGED,
+        )
 
 
 def _led_elsewhere(case: Case) -> Iterator[Sighting]:

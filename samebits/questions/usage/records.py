@@ -227,6 +227,11 @@ class Features(Record):
     refused: Annotated[str, RAISED] = ""
     """The exception."""
 
+    @property
+    def exception(self) -> str:
+        """The exception of the call; '' if there was none."""
+        return self.refused or self.raises
+
     def holds(self, dtype: str) -> bool:
         """Return True if forward gives the same for the features as for their inputs, but for rounding."""
         return self.distance is not None and self.distance <= _rounding(1.0, dtype)

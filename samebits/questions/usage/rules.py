@@ -10,6 +10,7 @@ from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import Called, Features, Names, UsageSignal, signal_of
 from samebits.text.numbers import first_of, number
+from samebits_wire.arguments import HEEDED
 
 T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
@@ -172,10 +173,18 @@ def _other_features(case: Case) -> Iterator[Sighting]:
         is_same_forward = case.outcome("outputs") == "identical"
         differs = bool(reference.digest and candidate.digest) and is_same_forward
         if _one_answers(case, name, reference, candidate):
-            yield Sighting(_call(name), side_lines(case, *sides))
+            raising = _raising(case, reference.exception, candidate.exception)
+            yield Sighting(_call(name), side_lines(case, *sides), raises=raising)
         elif differs and (reference.shape, reference.digest) != (candidate.shape, candidate.digest):
             line = "forward returns the same bits for all prompts"
             yield Sighting(_call(name), (*side_lines(case, *sides), line))
+
+
+def _raising(case: Case, reference: str, candidate: str) -> str:
+    """Return the stack of the one side that raises; '' where both do, or none."""
+    if bool(reference) is bool(candidate) or case.reference is None:
+        return ""
+    return (case.reference if reference else case.capture).cell.stack
 
 
 def _call(name: str) -> str:
@@ -214,7 +223,7 @@ def _of_both(
 
 
 def _in_words(features: Features) -> str:
-    if raised := features.refused or features.raises:
+    if raised := features.exception:
         return f"raises {raised}"
     if features.distance is not None:
         return f"{number(features.distance)} from the outputs of the inputs themselves"
@@ -276,7 +285,8 @@ def _other_attention(case: Case) -> Iterator[Sighting]:
                 f"raises {side.refused}" if side.refused else _in_pairs(side.parts)
                 for side in sides
             )
-            yield Sighting(f"attn_implementation, {way}", side_lines(case, *lines))
+            raising = _raising(case, *(side.refused for side in sides))
+            yield Sighting(f"attn_implementation, {way}", side_lines(case, *lines), raises=raising)
 
 
 def _other_method(case: Case) -> Iterator[Sighting]:
@@ -296,7 +306,8 @@ def _doing_otherwise(field: Callable[[UsageSignal], Mapping[str, Called] | None]
         for call, before, after in _of_both(case, field):
             gave = (before.gave, after.gave)
             if all(gave) and gave[0] != gave[1]:
-                yield Sighting(call, side_lines(case, *gave))
+                of_reference = after.gave == HEEDED
+                yield Sighting(call, side_lines(case, *gave), of_reference=of_reference)
 
     return check
 

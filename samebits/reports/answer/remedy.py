@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.comparison import CellResult
-    from samebits.records.finding import RuleText
+    from samebits.records.finding import Finding, RuleText
     from samebits.records.report import Report, Row
     from samebits.reports.answer.side import Side
     from samebits.reports.beside import Defect
@@ -174,31 +174,26 @@ def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
 
 def _drawn(stack: str, rows: Sequence[Row]) -> str:
     """Return the first tensor that a stack does not load and fills at random, and the code; '' for none."""
-    cells = _cells(stack, rows)
-    named = {f.where: f.code for cell in cells for f in cell.findings if f.code in _RANDOM}
+    named = {f.where: f.code for f in _found(stack, rows) if f.code in _RANDOM}
     if not named:
         return ""
     (where, code), *others = named.items()
     return f"{where} and {len(others)} more ({code})" if others else f"{where} ({code})"
 
 
-def _cells(stack: str, rows: Sequence[Row]) -> list[CellResult]:
-    return [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
+def _found(stack: str, rows: Sequence[Row]) -> list[Finding]:
+    """Return the findings that accuse a stack, be they shown at a candidate of it."""
+    cells = (cell for row in rows for cell in row.cells)
+    return [f for cell in cells for f in cell.findings if cell.faulty(f) == stack]
 
 
 def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
-    cells = _cells(stack, rows)
     later = _later(stack, report)  # nobody who stays with a release loads what one of these saved
-    own = (
-        f
-        for cell in cells
-        for f in cell.findings
-        if f.raises in ("", stack) and f.saver not in later
-    )
-    found = {f.code for f in own} & raising
-    codes = found - explaining_codes(cells)
+    found = {f.code for f in _found(stack, rows) if f.saver not in later} & raising
+    own = (cell for row in rows for cell in row.cells if cell.cell.stack == stack)
+    codes = found - explaining_codes(own)
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
 
 

@@ -199,10 +199,16 @@ def test_a_mask_of_ones_that_changes_numbers_on_one_side_alone_is_accused(other,
     assert not findings_of("arguments", masked("other numbers"), ArgumentsSignal())
 
 
-def test_the_finding_of_a_mask_of_ones_names_the_prompt_and_both_effects():
-    found = findings_of("arguments", masked("other numbers"), masked("none"))["SB948"]
+@pytest.mark.parametrize(
+    ("effects", "is_of_reference"),
+    [(("other numbers", "none"), True), (("rounding", "other numbers"), False)],
+)
+def test_the_finding_of_a_mask_of_ones_names_prompt_effects_and_side(effects, is_of_reference):
+    found = findings_of("arguments", *map(masked, effects))["SB948"]
     assert found.where == "forward(attention_mask=ones): image"
-    assert found.evidence == ("4.48: other numbers", "5.x: no effect")
+    before, after = (effect.replace("none", "no effect") for effect in effects)
+    assert found.evidence == (f"4.48: {before}", f"5.x: {after}")
+    assert found.of_reference is is_of_reference
 
 
 def test_sections_list_what_differs_and_nothing_else():

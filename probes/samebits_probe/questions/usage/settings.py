@@ -12,6 +12,7 @@ import torch
 from samebits_probe.model import outputs
 from samebits_probe.questions.usage.methods import asked
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+from samebits_wire.arguments import HEEDED
 
 Facts = dict[str, Any]
 _SETTINGS = {"output_hidden_states": True, "return_dict": False}
@@ -41,7 +42,7 @@ def _set(model: Any, fed: Facts, name: str, value: bool) -> str:
     with mock.patch.object(model.config, name, value):
         by_config = _returned(model, fed)
     lost = sorted(by_argument - by_config)
-    return f"no {', no '.join(lost[:_MAX_NAMES])}" if lost else "what the argument does"
+    return f"no {', no '.join(lost[:_MAX_NAMES])}" if lost else HEEDED
 
 
 def _returned(model: Any, fed: Facts) -> set[str]:
