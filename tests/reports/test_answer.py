@@ -238,6 +238,20 @@ def test_draws_of_transformers_own_code_accuse_nobody():
     assert own.why.startswith(f"{NEW} is wrong: ")
 
 
+@pytest.mark.parametrize(("other", "wrong"), [((), ""), (("SB301",), NEW)])
+def test_an_output_that_holds_another_tensor_accuses_no_release(other, wrong):
+    """Mixtral 5.6 returns the router's logits where 5.5 returned probabilities: the newer one is right."""
+    named = [Explanation(code=code, where="x", stack=NEW) for code in ("SB912", *other)]
+    cell = diverged(step("outputs", 4.0, 4.0), explained_by=tuple(named))
+    report = one(cell, rules=texts(["SB912", *other]))
+    found = answer(report)
+    assert found.side.wrong == wrong
+    assert found.side.why.startswith("not known: an output keeps its name but") is not bool(other)
+    assert "Take the tensor from where it is the same" in found.do
+    assert ("Stay with" in found.do) is bool(other)
+    assert bool(faults(report.rows[0], report)) is bool(other)
+
+
 def test_a_checkpoint_that_contradicts_its_config_accuses_no_release():
     tied = Explanation(code="SB406", where="lm_head.weight", stack=OLD)
     cell = diverged(step("logits", 1.0, 1.0), explained_by=(tied,))

@@ -33,6 +33,8 @@ CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
 _CONTRADICTION = "SB406"
 """config.json states what the tensors of the checkpoint contradict: no release can know which is meant."""
+_OTHER_OUTPUT = "SB912"
+"""Layers and logits are the same, and an output holds another tensor: which one is meant only its reader knows."""
 _MAX_REASON = 160
 _CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
 """How a sentence of a reason begins that names a side."""
@@ -77,6 +79,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         _by_checks(cell, row, report),
         _by_reason(cell, report),
         _by_known_fix(cell, report),
+        _by_output(cell, report),
         _by_unread(cell, report),
         _by_config(cell, report),
         _by_return(cell, row, report),
@@ -150,7 +153,11 @@ def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
 
 
 def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Side:
-    defects = [(t, s) for t, s in explaining(cell, report) if t.kind != "rounding"]
+    defects = [
+        (text, stack)
+        for text, stack in explaining(cell, report)
+        if text.kind != "rounding" and text.code != _OTHER_OUTPUT
+    ]
     stacks = list(dict.fromkeys(stack for _, stack in defects))
     if not stacks:
         return Side()
@@ -321,6 +328,15 @@ def _by_known_fix(cell: CellResult, report: Report) -> Side:
     ]
     why = ". ".join([f"{_wrong(wrong, report)}: {blame.fix.in_words}", *also])
     return Side(wrong, (), why, blame.fix.name)
+
+
+def _by_output(cell: CellResult, report: Report) -> Side:
+    """Return that an output holds another tensor, which accuses neither side."""
+    text = next((t for t, _ in explaining(cell, report) if t.code == _OTHER_OUTPUT), None)
+    if text is None:
+        return Side()
+    same = "layers and logits are the same"
+    return Side("", (text.code,), f"not known: {_name(text)} ({text.code}); {same}")
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:
