@@ -1,6 +1,7 @@
 """model.leftover: what forwards leave in a model is seen, and taken back."""
 
 import random
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ class Model(torch.nn.Module):
         self.register_buffer("view", torch.ones(1).expand(3))
         self.register_buffer("large", torch.zeros(1 << 19))
         self.n, self.lengths, self.by_name = 1, [1, 2], {"a": 1}
-        self.state = SimpleNamespace(n=1, table=torch.zeros(2))
+        self.state = SimpleNamespace(n=1, table=torch.zeros(2), kept=OrderedDict(a=1, b=2))
 
 
 CHANGES = {
@@ -36,6 +37,8 @@ CHANGES = {
     "an item of a dict": lambda m: m.by_name.update(a=2, b=3),
     "an attribute of an object": lambda m: setattr(m.state, "n", 2),
     "a tensor of an object": lambda m: m.state.table.add_(1),
+    "an entry of a container of an object": lambda m: m.state.kept.update(c=3),
+    "an entry that makes place for another": lambda m: m.state.kept.update(c=m.state.kept.pop("a")),
     "a number that Python draws": lambda _: random.random(),
     "a number that numpy draws": lambda _: np.random.rand(),
     "a number that torch draws": lambda _: torch.rand(()),
@@ -46,7 +49,7 @@ def held(model):
     return {
         "attributes": {k: v for k, v in vars(model).items() if isinstance(v, (int, list, dict))},
         "inner": getattr(model.inner, "n", None),
-        "state": (model.state.n, model.state.table.tolist()),
+        "state": (model.state.n, model.state.table.tolist(), [*model.state.kept.items()]),
         "buffers": {name: repr(buffer.tolist()[:3]) for name, buffer in model.named_buffers()},
         "drawn": (random.random(), np.random.rand(), float(torch.rand(()))),
     }

@@ -1,5 +1,6 @@
 """Phase state: the first prompt gives its bytes again, or what was left behind is named."""
 
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import torch
@@ -18,7 +19,7 @@ class Keeping(torch.nn.Module):
         torch.manual_seed(1)
         self.kind, self.lengths, self.hits, self.unused = kind, [], 0, 0
         self.memory, self.config = SimpleNamespace(n=0), SimpleNamespace()
-        self.hidden = [[0]]
+        self.hidden = [[[0]]]
         self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4)])
         self.register_buffer("scale", torch.ones(1), persistent=False)
 
@@ -29,7 +30,7 @@ class Keeping(torch.nn.Module):
             self.leave()
         if self.kind == "random":
             x = x + torch.rand(())
-        factor = self.scale + self.hits + len(self.lengths) + self.memory.n + self.hidden[0][0]
+        factor = self.scale + self.hits + len(self.lengths) + self.memory.n + self.hidden[0][0][0]
         two = {"logits": x, "pooled": x.sum(1) * factor}
         if self.kind != "pooled only":
             two["logits"] = x * factor
@@ -45,7 +46,7 @@ class Keeping(torch.nn.Module):
         elif self.kind == "object":
             self.memory.n += 1
         elif self.kind == "deep":
-            self.hidden[0][0] += 1
+            self.hidden[0][0][0] += 1
         elif self.kind == "weight":
             self.layers[0].weight.data.add_(1)
         elif self.kind == "raises":
@@ -89,6 +90,37 @@ def test_a_buffer_that_a_forward_wrote_is_told_from_one_that_it_read():
             "table": {"unwritten": True, "replaced": replaced},
             "other": {"unwritten": False},
         }
+
+
+class Remembering(torch.nn.Module):
+    """Keeps what its first layer gave for a length, as OmDet-Turbo the embeddings of a text."""
+
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(1)
+        self.factor, self.config = factor, SimpleNamespace()
+        self.kept = SimpleNamespace(entries=OrderedDict(), n=0)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+
+    def forward(self, hidden_states):
+        entries, length = self.kept.entries, hidden_states.shape[1]
+        factor = self.factor if length in entries else 1.0
+        if length not in entries:
+            self.kept.n += 1
+            entries[length] = self.layers[0](hidden_states)
+        return {"logits": self.layers[1](entries[length]) * factor}
+
+
+def test_both_runs_see_a_model_alike_that_keeps_what_it_computed():
+    """With ``factor`` the second forward gives other numbers, so all prompts are run anew from the first state."""
+    for factor in (1.0, 2.0):
+        first, second = (session_of(Remembering(factor), FED, run=run) for run in "ab")
+        for session in (first, second):
+            with torch.no_grad():
+                forward_phase.observe(session)
+        assert first.signals["forward"] == second.signals["forward"], factor
+        names = [layer["name"] for layer in first.signals["forward"]["short"]["hidden_states"]]
+        assert names == ([] if factor > 1 else ["embeddings", "layers.1"]), factor
 
 
 def observed(kind, between=lambda model: None, *, prompts=FED, limit=1 << 20, **options):

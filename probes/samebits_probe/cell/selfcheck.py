@@ -41,6 +41,8 @@ class SelfCheck:
     def __init__(self, model: torch.nn.Module) -> None:
         self.is_off = any(map(_is_special, model.modules()))
         """True if no watched forward may stand for a plain one."""
+        self.leaves = False
+        """True if a forward left something in the model, so that a prompt's second forward may be another one than its first."""
         self.has_failed = False
         """True if a watched forward gave other logits than the plain one."""
         self._lengths = sorted({1, *_lengths(getattr(model, "config", None))})

@@ -8,6 +8,7 @@ what the next one computes.
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -68,7 +69,7 @@ class _Holder(NamedTuple):
 class Leftover:
     """A model's modules and the random generators as they are now, to be compared and restored.
 
-    Attributes are held one level deep, and those of the objects and containers in them.
+    Held are attributes, those of the objects and containers in them, and the containers in these.
     Parameters and tensors above 1 MiB are not copied.
     """
 
@@ -105,6 +106,9 @@ class Leftover:
         for holder, values in self._holders:
             for key in _changes(holder, values):
                 _put_back(holder, key, values.get(key))
+            if isinstance(holder, OrderedDict):  # which entry goes first may depend on it
+                for key in values:
+                    holder.move_to_end(key)
         random.setstate(self._generators.python)
         np.random.set_state(self._generators.numpy)
         torch.set_rng_state(self._generators.torch)
@@ -121,9 +125,20 @@ def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
         yield _Holder(vars(module), path, "attribute")
         for name, value in vars(module).items():
             inner = None if name in _OF_TORCH else _inner(value)
-            if inner is not None and id(inner) not in yielded:
-                yielded.add(id(inner))
-                yield _inner_holder(inner, value, path, name)
+            if inner is None:
+                continue
+            held = _inner_holder(inner, value, path, name)
+            for each in (held, *_containers_in(held)):
+                if id(each.values) not in yielded:
+                    yielded.add(id(each.values))
+                    yield each
+
+
+def _containers_in(held: _Holder) -> Iterator[_Holder]:
+    """Yield the dicts and lists among the values of an attribute, such as the entries of a cache."""
+    for key, value in _items(held.values):
+        if isinstance(value, (dict, list)):
+            yield _Holder(value, _value_name(held, key), held.kind)
 
 
 def _inner_holder(inner: dict[Any, Any] | list[Any], value: Any, path: str, name: str) -> _Holder:

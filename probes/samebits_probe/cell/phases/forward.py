@@ -54,6 +54,12 @@ class _Outputs:
         self.logits_name = outputs.name_of(result, self.logits)
         self.hashes = outputs.hashes(self.tensors)
 
+    def copied(self) -> _Outputs:
+        """Return this with copies of the tensors, to which no further forward writes."""
+        copies = {path: tensor.detach().clone() for path, tensor in self.tensors.items()}
+        self.tensors, self.logits = copies, copies.get(self.logits_name, self.logits)
+        return self
+
     def without_tensors(self) -> _Outputs:
         """Return this with the hashes only, which frees the memory of the tensors."""
         self.tensors, self.logits = {}, None
@@ -86,7 +92,7 @@ def observe(session: Session) -> None:
 
     One forward of run a stands for the plain, the hooked and the watched one, as long as plain
     forwards of the same kind of inputs give the same logits. Where one does not, all prompts are
-    run anew: with hooks, plainly, and watched.
+    run anew: plainly, with hooks, and watched.
     """
     if session.is_run_a:
         session.untouched = Leftover(session.loaded.model)
@@ -151,17 +157,21 @@ def _observe_prompt(session: Session, name: str, inputs: Inputs, check: SelfChec
 
 
 def _observe_apart(session: Session, name: str, inputs: Inputs) -> None:
-    """Run a prompt with hooks on the layers, without, and in run a with the attention watched.
+    """Run a prompt without hooks on the layers, with them, and in run a with the attention watched.
 
     The logits are those without hooks. A hook can change the path: torch's TransformerEncoderLayer
-    takes its fast path only without. The observed layers are then not those of the logits.
+    takes its fast path only without. The observed layers are then not those of the logits. The plain
+    forward comes first, as in :func:`_observe_together`: a model that keeps what it computed for a
+    prompt, such as the embeddings of its text, runs fewer layers from the second forward on.
     """
+    model = session.loaded.model
+    with (
+        refusals(model.forward, inputs.kwargs),
+        progress.forward(inputs.kwargs, "plain", plain=True),
+    ):
+        plain = _Outputs(model(**inputs.kwargs)).copied()
     result, layer_outputs = _hooked(session, inputs)
-    # hashed now, as the next forward may write to the same memory
-    hooked = _Outputs(result)
-    with progress.forward(inputs.kwargs, "plain", plain=True):
-        plain = _Outputs(session.loaded.model(**inputs.kwargs))
-    is_same = hooked.hashes == plain.hashes
+    is_same = _Outputs(result).hashes == plain.hashes
     _record(session, name, inputs, plain, layer_outputs if is_same else [])
     if not is_same:
         session.skip(f"hidden_states {name}", HOOKS_CHANGE_OUTPUTS)
@@ -252,11 +262,12 @@ def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCh
     """
     before = Leftover(session.loaded.model)
     # the values of what a user gives can choose another path, not only its kind
-    share = None if inputs.is_set else check.passed(inputs.kwargs)
+    share = None if inputs.is_set or check.leaves else check.passed(inputs.kwargs)
     signal = session.signals.get("evidence", {"skips": {}})
     reasons = dict(signal["skips"])
     try:
         plain = _plain(session, inputs) if share is None else None
+        check.leaves |= plain is not None and before.has_changed()
         between = before if plain is None else Leftover(session.loaded.model)
         watched, layer_outputs, calls = _watched(session, name, inputs)
         if plain is None and before.has_changed():
