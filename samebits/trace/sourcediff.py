@@ -56,7 +56,7 @@ def _diffs(reference: Trace, candidate: Trace, *, constructors: bool) -> Iterato
 def _function_pairs(
     reference: Trace, candidate: Trace, *, constructors: bool
 ) -> Iterator[tuple[int, int]]:
-    """Yield functions of the same name that differ, then the innermost that only one side has."""
+    """Yield functions of the same name that differ, then the innermost that only one side runs, as after a renaming."""
     reference_functions, candidate_functions = (
         {
             name: number
@@ -72,16 +72,16 @@ def _function_pairs(
         digests = reference.functions[reference_number].digest, candidate.functions[number].digest
         if digests[0] != digests[1] or not digests[0]:
             yield reference_number, number
-    reference_only = next(
-        (number for name, number in reference_functions.items() if name not in candidate_functions),
-        None,
-    )
-    candidate_only = next(
-        (number for name, number in candidate_functions.items() if name not in reference_functions),
-        None,
-    )
+    reference_only = _first_unknown(reference_functions, candidate)
+    candidate_only = _first_unknown(candidate_functions, reference)
     if reference_only is not None and candidate_only is not None:
         yield reference_only, candidate_only
+
+
+def _first_unknown(functions: dict[str, int], other: Trace) -> int | None:
+    """Return the number of the first function whose name ran nowhere in the other trace; None if there is none."""
+    names = {function.name for function in other.functions}
+    return next((number for name, number in functions.items() if name not in names), None)
 
 
 def _functions_around(trace: Trace) -> dict[str, int]:

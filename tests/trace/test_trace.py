@@ -526,6 +526,20 @@ def test_functions_of_one_name_that_changed_are_shown():
     assert diffs(reference, side("def f():  # why\n    return 1\n", "1")) == ()
 
 
+def test_two_functions_are_one_renamed_only_where_each_runs_on_one_side_alone():
+    """A router that leaves out its norm makes the experts differ, whose function is no new form of the router's."""
+
+    def side(name, *others):
+        trace = start().trace(looks={0: Look(inputs=(), chain=(0,))}, texts={0: f"{name}()\n"})
+        functions = [trace.functions[0].model_copy(update={"name": n}) for n in (name, *others)]
+        return trace.model_copy(update={"functions": tuple(functions)})
+
+    (renamed,) = diffs(side("Block.forward"), side("Experts.forward"))
+    assert (renamed.function, "-Block.forward()" in renamed.diff) == ("Experts.forward", True)
+    both = ("Router.forward", "Experts.forward")
+    assert diffs(side(*both), side(*reversed(both))) == ()
+
+
 def test_a_constructor_that_changed_is_shown_where_it_may_have_set_what_differs():
     def side(text, digest):
         look = Look(inputs=(), chain=(0, 1))
