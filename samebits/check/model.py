@@ -158,12 +158,20 @@ def read_folder(path: Path) -> NamedModel:
     _check_folder(path)
     files = [file for file in path.iterdir() if file.is_file()]
     return NamedModel(
-        name=fitting_name(path.absolute().name),
+        name=fitting_name(_own_name(path.absolute())),
         config={} if has_no_model(path) else read_config(path / "config.json"),
         path=str(path),
         size=sum(file.stat().st_size for file in files if file.suffix in _WEIGHTS),
         code=own_code(path),
     )
+
+
+def _own_name(path: Path) -> str:
+    """Return the name of a model's folder; of a snapshot in the cache of the hub, which a commit names, that of the model."""
+    cache = path.parent.parent.name
+    if path.parent.name == "snapshots" and cache.startswith("models--"):
+        return cache.rpartition("--")[2]
+    return path.name
 
 
 def not_run(code: OwnCode) -> str:
@@ -301,7 +309,8 @@ def _without_config(path: Path) -> str:
     library = next((n for file, n in _OTHER_LIBRARIES.items() if (path / file).is_file()), None)
     if library is not None:
         fault = f"{fault}. It is one of {library}, which is not compared; what transformers loads can be"
-    folders = sorted(file.parent for file in path.glob("*/config.json"))
+    below = ("*/config.json", "snapshots/*/config.json")  # the latter is the hub's cache
+    folders = sorted(file.parent for pattern in below for file in path.glob(pattern))
     if not folders:
         return f"{fault}: name a folder that save_pretrained wrote"
     listed = ", ".join(map(str, folders[:_MAX_NAMED]))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.checkpoint import json_of, odd_files, read_small
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import known
+from samebits.text.numbers import plural
 from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:  # noqa: ANN401  any JSON
     try:
-        return json.loads(read_small(path))
+        # as text: no release reads another encoding, nor a byte order mark
+        return json.loads(read_small(path).decode())
     except json.JSONDecodeError as error:
         msg = (
             f"{path}:{error.lineno}:{error.colno}: this is not valid JSON: {error.msg}. Usually the "
@@ -191,6 +193,11 @@ def _no_weights(folder: Path, names: list[str]) -> str:
             f"{fault}; {weights[0]} is there, which is read with variant: write load: {{variant: "
             f"{weights[0].split('.')[1]}}} in matrix.yaml, or rename it"
         )
+    if others := [name for name in present if name.endswith(".safetensors")]:
+        return (
+            f"{fault}; {others[0]} is there, a name that from_pretrained does not look for: if it holds the "
+            f"tensors of the model under their names in transformers, rename it to {names[0]}"
+        )
     return f"{fault}. Usually the copy or the download left it out: copy it, too"
 
 
@@ -219,8 +226,8 @@ def _shard_faults(folder: Path, index: str) -> Iterator[str]:
     if missing:
         listed = ", ".join(missing[:_MAX_NAMED]) + (" …" if len(missing) > _MAX_NAMED else "")
         yield (
-            f"{folder / index} names {len(missing)} of {len(names)} files that are not there: "
-            f"{listed}. Copy or download them again"
+            f"{folder / index} names {plural(len(names), 'file')}, and {len(missing)} of them "
+            f"{'is' if len(missing) == 1 else 'are'} not there: {listed}. Copy or download what is missing"
         )
     for name in names:
         if name not in missing:

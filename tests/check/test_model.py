@@ -57,6 +57,14 @@ def test_a_folder_with_a_tokenizer_alone_is_read(folder):
         read_model("words")
 
 
+def test_a_snapshot_in_the_hubs_cache_has_the_name_of_its_model(folder):
+    path = folder / "models--org--llama-3" / "snapshots" / "0a"
+    checkpoint(path)
+    checkpoint(folder / "snapshots" / "0a")
+    assert read_model(str(path)).name == "llama-3"
+    assert read_model("snapshots/0a").name == "0a"
+
+
 def test_a_folder_comes_before_the_hub(folder, monkeypatch):
     checkpoint(folder / "org" / "name")
     monkeypatch.setattr(hub, "config_file", lambda *_: pytest.fail("the hub was asked"))
@@ -115,6 +123,9 @@ def test_an_adapter_alone_is_refused_with_the_commands_that_make_a_model_of_it(f
         ("cut", "cut/config.json:2:1: this is not valid JSON"),
         ("listed", "listed/config.json:1:1: a config is a mapping"),
         ("bytes", "bytes/config.json: this file cannot be read"),
+        ("marked", "marked/config.json:1:1: this is not valid JSON: Unexpected UTF-8 BOM"),
+        ("wide", "wide/config.json: this file cannot be read"),
+        ("models--org--n", "name one of models--org--n/snapshots/0a"),
     ],
 )
 def test_what_is_no_model_is_named_with_what_to_do(folder, text, words):
@@ -128,6 +139,10 @@ def test_what_is_no_model_is_named_with_what_to_do(folder, text, words):
     for path in ("gguf/m.Q4.gguf", "gliner/gliner_config.json", "gliner/pytorch_model.bin"):
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text("{}")
+    checkpoint(folder / "models--org--n" / "snapshots" / "0a")
+    for name, encoding in (("marked", "utf-8-sig"), ("wide", "utf-16")):
+        checkpoint(folder / name)
+        (folder / name / "config.json").write_text('{"model_type": "llama"}', encoding=encoding)
     checkpoint(folder / "cut", '{"model_type": "llama",\n')
     checkpoint(folder / "listed", "[]")
     checkpoint(folder / "bytes")

@@ -101,7 +101,7 @@ def test_shards_pass_if_they_are_all_there(tmp_path, kind):
     index(folder, names, kind)
     assert faults(tmp_path) is None
     (folder / names[1]).unlink()
-    assert f"names 1 of 2 files that are not there: {names[1]}" in faults(tmp_path)
+    assert f"names 2 files, and 1 of them is not there: {names[1]}" in faults(tmp_path)
     (folder / names[1]).write_bytes((folder / names[0]).read_bytes()[:150])
     assert f"{names[1]} is cut off" in faults(tmp_path)
 
@@ -118,6 +118,14 @@ def test_an_old_pickle_is_no_archive_and_passes(tmp_path):
     folder = checkpoint(tmp_path / "m", weights=())
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
     assert faults(tmp_path) is None
+
+
+def test_weights_under_a_name_that_nobody_looks_for_are_named(tmp_path):
+    folder = checkpoint(tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    assert "weights.safetensors is there, a name that" in faults(tmp_path)
+    (folder / "weights.safetensors").unlink()
+    assert faults(tmp_path).endswith("Usually the copy or the download left it out: copy it, too")
 
 
 DAMAGES = {

@@ -90,7 +90,7 @@ def refuse_code(source: str, variant: str = "") -> None:
         lines = [line.strip() for line in str(error).splitlines()]
         reason = next((line for line in lines if line.startswith(_TORCH_REASON_STARTS)), lines[0])
         raise Refused(
-            f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
+            f"{name} is a pickle that is not weights alone, and its code is not run. Save the state_dict by itself: {reason}"
         ) from error
 
 
