@@ -450,6 +450,11 @@ def test_checks_that_both_sides_fail_are_counted_where_nothing_says_which_one_is
     none = "not known: no finding or consistency check shows it"
     both = answer(one(logits, **cached_ways(old=(1.0, 1e-15), new=(1.0, 1.0))))
     assert both.side.why == f"{none}; both fail some about other things (1 in {OLD}, 2 in 5.23)"
+    alone = answer(one(logits, **cached_ways(old=(1e-15, 1e-15), new=(1.0, 1.0))))
+    also = "5.23 alone fails some about other things: 'full forward = prefill + decode' and 1 more"
+    assert (alone.side.wrong, alone.side.why) == ("", f"{none}; {also}")
+    neither = answer(one(logits, **cached_ways(old=(1e-15, 1e-15), new=(1e-15, 1e-15))))
+    assert neither.side.why == none
     right = answer(one(logits, **cached_ways(old=(1e-15, 1e-15), new=(1e-15, 1e-15))))
     assert right.side.why == none
 

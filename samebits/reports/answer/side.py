@@ -91,12 +91,15 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
 
 
 def _of_other_things(cell: CellResult, row: Row, report: Report) -> str:
-    """Return how many consistency checks both sides fail that are not about what differs; '' unless both fail some."""
-    sides = [_before(cell), cell.cell.stack]
-    counts = [len(checks_broken(row, stack)) for stack in sides]
-    if not all(counts):
+    """Return how many consistency checks the sides fail that are not about what differs; '' if they fail none."""
+    broken = {stack: checks_broken(row, stack) for stack in (_before(cell), cell.cell.stack)}
+    failing = {release(stack, report): names for stack, names in broken.items() if names}
+    if not failing:
         return ""
-    named = (f"{n} in {release(s, report)}" for s, n in zip(sides, counts, strict=True))
+    if len(failing) == 1:
+        (name, checks), *_ = failing.items()
+        return f"; {name} alone fails some about other things: {some([*map(repr, checks)], 1)}"
+    named = (f"{len(checks)} in {name}" for name, checks in failing.items())
     return f"; both fail some about other things ({', '.join(named)})"
 
 
