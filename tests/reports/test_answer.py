@@ -725,6 +725,10 @@ def test_what_neither_a_verdict_nor_an_exception_shows_is_named_where_the_number
         return answer(one(before, rounds, rules=(text,))).do
 
     assert do((), (unused,)) == "Nothing for what was compared; beside it: SB713"
+    use = Finding(code="SB931", where="generate()", evidence=(), raises=NEW)
+    text = text.model_copy(update={"code": "SB931", "kind": "crash"})
+    assert do((), (use,)) == "Nothing for what was compared; beside it: SB931"
+    text = text.model_copy(update={"code": "SB713", "kind": "silent"})
     assert do((unused,), (unused,)) == do((unused,), ()) == do((), ()) == "Nothing"
 
 

@@ -46,6 +46,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
         if drawn := _drawn(cell.cell.stack, rows):
             return f"{_NOTHING}, if what the checkpoint lacks may be random: {drawn}"
+        if len(report.models) == 1:
+            return nothing(report) or _NOTHING
         return _nothing(
             [_crashes(cell.cell.stack, rows, report), *_silent(cell.cell.stack, rows, report)]
         )
