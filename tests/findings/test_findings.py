@@ -528,6 +528,25 @@ def test_a_loaded_tensor_that_is_drawn_anew_is_told_from_one_that_is_missing():
 
 
 @pytest.mark.parametrize(
+    ("steady", "fresh", "codes"),
+    [
+        (None, "differs", ["SB304"]),
+        (None, "not compared", []),
+        (True, "differs", []),
+    ],
+)
+def test_without_a_second_load_a_missing_tensor_is_named_where_a_new_model_has_other_values(
+    steady, fresh, codes
+):
+    """``--quick`` makes one load: a checkpoint without its last layer passed, with nothing to do."""
+    facts = {"source": "unexplained", "steady": steady, "fresh": fresh}
+    load = LoadFacts(model_class="Tiny", requested_dtype="float32", missing_keys=("q",))
+    assert codes_of(sound(Memory(), load=load, integrity=integrity(q=facts))) == codes
+    loaded = load.model_copy(update={"missing_keys": ()})
+    assert codes_of(sound(Memory(), load=loaded, integrity=integrity(q=facts))) == []
+
+
+@pytest.mark.parametrize(
     ("without", "line"),
     [
         (("tie_weights",), "tried: with tie_weights() replaced by nothing"),
