@@ -47,8 +47,8 @@ of draw 3 (8 of 19 when it was opened) and of the first 16 cases of draw 4 (6 of
 draw 4 and draw 5 were opened later, draw 5 in five parts. Their figures are those of that run, and checks were built on
 their misses since. Draw 6 was opened last, in three parts. One text is built on the first part; on the misses of the second
 one are built: a processor that the older release cannot load, an assistant of another tokenizer, texts with shifts, a
-batch decoded with the switches of its class, and the first tokens of a decoder behind pads. On one miss of its rest are
-built the names by which users reach into a model. Three of its fixes
+batch decoded with the switches of its class, and the first tokens of a decoder behind pads. On two misses of its rest are
+built the names by which users reach into a model, and how much of a text a cache keeps for cross attention. Three of its fixes
 (4db1cacb74, 1975be4d97, 87be559508) were cases of the list above before. The figures of cases whose misses were built on
 earlier show what is kept. Where fewer cases ran than are proven, the run of the draw ended with its time: they are the first ones of the drawn order, none in
 between is left out, and nothing is built on the rest.

@@ -574,6 +574,7 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
 
 STOPS = "stops behind 'hello': True, 'said hello': True"
 REJECTED = "generate(assistant_model=…) whose drafts are all rejected"
+CROSSED = "cross attention in the cache of generate()"
 BEHIND_PADS = "generate(decoder_input_ids=…) behind pads"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
     "compute_transition_scores(…)",
@@ -644,7 +645,7 @@ def test_a_string_that_ends_a_text_too_late_is_seen():
 
 
 def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
-    clean = {BEHIND_PADS: None, BEGUN: "as if the start token were given: True"}
+    clean = {BEHIND_PADS: None, BEGUN: "as if the start token were given: True", CROSSED: mock.ANY}
     assert gave(tiny.bart(), "seq2seq-lm") == clean
     name = "_prepare_decoder_input_ids_for_generation"
     plain = getattr(transformers.GenerationMixin, name)
@@ -669,6 +670,15 @@ def t5():
     made = tiny.made(transformers.T5ForConditionalGeneration, num_heads=4, **fields)
     made.generation_config.decoder_start_token_id = 0
     return made
+
+
+def test_a_window_of_cross_attention_is_seen_behind_a_short_text():
+    assert gave(t5(), "seq2seq-lm")[CROSSED] in ("a text of any length", None)
+    layers = [SimpleNamespace(), SimpleNamespace(sliding_window=4096)]
+    cache = SimpleNamespace(cross_attention_cache=SimpleNamespace(layers=layers))
+    planted = SimpleNamespace(past_key_values=cache)
+    with mock.patch.object(checked, "_generated", return_value=planted):
+        assert gave(t5(), "seq2seq-lm")[CROSSED] == "the last 4096 tokens of a text"
 
 
 def behind_pads(made):

@@ -54,6 +54,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         return
     if load.is_encoder_decoder(model):
         yield "generate(decoder_input_ids=…)", partial(_begun, subject)
+        yield "cross attention in the cache of generate()", partial(_kept, subject)
     elif subject.head == "causal-lm":
         yield "compute_transition_scores(…)", partial(_scored, subject)
         yield "compute_transition_scores(…) of beams", partial(_scored_beams, subject)
@@ -162,6 +163,17 @@ def _begun(subject: Subject) -> str:
     )
     alike = same_bytes(torch.cat(first.scores), torch.cat(second.scores))
     return f"as if the start token were given: {alike and first.sequences.shape == second.sequences.shape}"
+
+
+def _kept(subject: Subject) -> str:
+    """Return how much of a text the decoder keeps, of any length: a window that a short text does not fill counts."""
+    output = _generated(subject.model, subject.ids(), return_dict_in_generate=True)
+    crossed = getattr(output.past_key_values, "cross_attention_cache", None)
+    if crossed is None:
+        raise NoMeaning("the cache has no part for cross attention")
+    layers = getattr(crossed, "layers", ())
+    windows = {window for layer in layers if (window := getattr(layer, "sliding_window", None))}
+    return f"the last {min(windows)} tokens of a text" if windows else "a text of any length"
 
 
 def _start_of(model: Any) -> int:
