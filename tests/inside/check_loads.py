@@ -56,7 +56,7 @@ def test_a_load_that_heeds_an_argument_is_told_apart():
     assert facts[TUPLES] == {"gave": "the same tensors, forward returns a tuple"}
 
 
-def test_a_refusal_is_an_answer_and_a_missing_package_is_none():
+def test_a_refusal_is_no_answer_as_each_user_sees_it():
     def refusing(model, name):
         if name == "tie_word_embeddings":
             raise TypeError(name)
@@ -65,7 +65,7 @@ def test_a_refusal_is_an_answer_and_a_missing_package_is_none():
         return model
 
     facts = asked(refusing)
-    assert facts[TIES]["refused"].startswith("TypeError: tie_word_embeddings")
+    assert facts[TIES]["left_out"].startswith("TypeError: tie_word_embeddings")
     assert facts[TUPLES]["left_out"].startswith("ImportError: torchscript")
 
 

@@ -242,6 +242,7 @@ def _other_optional(case: Case) -> Iterator[Sighting]:
 
 
 _SHOWN = 6
+_PLACES = 2
 _NOTHING = "no such package or kernel beside those that both ask for"
 
 
@@ -254,11 +255,16 @@ def _other_names(case: Case) -> Iterator[Sighting]:
     raised = [name for name in candidate.own if reference.lacks(name) and name in reference.within]
     if lost:
         lines = side_lines(case, _has(lost), _lacks(candidate, lost))
-        yield Sighting(candidate.class_name, lines, raises=case.capture.cell.stack)
+        yield Sighting(_names_of(candidate, lost), lines, raises=case.capture.cell.stack)
     if raised:
         lines = side_lines(case, _lacks(reference, raised), _has(raised))
         stack = case.reference.cell.stack if case.reference is not None else ""
-        yield Sighting(candidate.class_name, lines, raises=stack, of_reference=True)
+        where = _names_of(candidate, raised)
+        yield Sighting(where, lines, raises=stack, of_reference=True)
+
+
+def _names_of(side: Names, names: list[str]) -> str:
+    return f"{side.class_name}: {', '.join(first_of(names, _PLACES, 'name'))}"
 
 
 def _has(names: list[str]) -> str:

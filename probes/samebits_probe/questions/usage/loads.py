@@ -57,8 +57,8 @@ def _loaded(subject: Subject, arguments: Facts) -> Any:
 def _given(subject: Subject, name: str, value: object, steady: Tensors) -> str:
     try:
         model = _loaded(subject, {name: value})
-    except ImportError as error:
-        raise NoMeaning(error_text(error)) from error
+    except Exception as error:
+        raise NoMeaning(error_text(error)) from error  # loud, and the same for each model
     after = _tensors(model)
     is_kept = all(_same(tensor, after.get(n)) for n, tensor in steady.items())
     words = ["the same tensors" if is_kept else "other tensors"]
