@@ -193,9 +193,9 @@ def _no_weights(folder: Path, names: list[str]) -> str:
             f"{fault}; {weights[0]} is there, which is read with variant: write load: {{variant: "
             f"{weights[0].split('.')[1]}}} in matrix.yaml, or rename it"
         )
-    if others := [name for name in present if name.endswith(".safetensors")]:
+    if misnamed := [name for name in present if name.endswith(".safetensors")]:
         return (
-            f"{fault}; {others[0]} is there, a name that from_pretrained does not look for: if it holds the "
+            f"{fault}; {misnamed[0]} is there, a name that from_pretrained does not look for: if it holds the "
             f"tensors of the model under their names in transformers, rename it to {names[0]}"
         )
     return f"{fault}. Usually the copy or the download left it out: copy it, too"

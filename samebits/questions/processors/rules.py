@@ -67,7 +67,7 @@ def _by_side(
     sides: tuple[list[ProcessorDifference], list[ProcessorDifference]] = ([], [])
     for each in differences:
         sides[each.outcome == "raised" and not each.raises_here].append(each)
-    yield from (_sighting(case, part, found) for found in sides if found)
+    yield from (_sighting(case, part, differing) for differing in sides if differing)
 
 
 def _other_results(role: Role) -> Check:
@@ -76,8 +76,8 @@ def _other_results(role: Role) -> Check:
     def check(case: Case) -> Iterator[Sighting]:
         for part in parts_of(case):
             if part.role == role:
-                found = (d for d in part.differences if d.outcome != "rounding")
-                yield from _by_side(case, part, found)
+                differing = (d for d in part.differences if d.outcome != "rounding")
+                yield from _by_side(case, part, differing)
 
     return check
 

@@ -273,8 +273,8 @@ def _has(names: list[str]) -> str:
 
 def _lacks(side: Names, names: list[str]) -> str:
     """Return what raises, and where it is within the model."""
-    there = [f"model.{side.within[name]}.{name}" for name in names if name in side.within]
-    places = f"; there is {', '.join(first_of(there, _SHOWN, 'name'))}" if there else ""
+    inner = [f"model.{side.within[name]}.{name}" for name in names if name in side.within]
+    places = f"; there is {', '.join(first_of(inner, _SHOWN, 'name'))}" if inner else ""
     return f"AttributeError for {', '.join(first_of(names, _SHOWN, 'name'))}{places}"
 
 

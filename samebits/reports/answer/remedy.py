@@ -176,14 +176,14 @@ def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
 
 def _drawn(stack: str, rows: Sequence[Row]) -> str:
     """Return the first tensor that a stack does not load and fills at random, and the code; '' for none."""
-    named = {f.where: f.code for f in _found(stack, rows) if f.code in _RANDOM}
+    named = {f.where: f.code for f in _accusing(stack, rows) if f.code in _RANDOM}
     if not named:
         return ""
     (where, code), *others = named.items()
     return f"{where} and {len(others)} more ({code})" if others else f"{where} ({code})"
 
 
-def _found(stack: str, rows: Sequence[Row]) -> list[Finding]:
+def _accusing(stack: str, rows: Sequence[Row]) -> list[Finding]:
     """Return the findings that accuse a stack, be they shown at a candidate of it."""
     cells = (cell for row in rows for cell in row.cells)
     return [f for cell in cells for f in cell.findings if cell.faulty(f) == stack]
@@ -193,7 +193,7 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
     later = _later(stack, report)  # nobody who stays with a release loads what one of these saved
-    found = {f.code for f in _found(stack, rows) if f.saver not in later} & raising
+    found = {f.code for f in _accusing(stack, rows) if f.saver not in later} & raising
     own = (cell for row in rows for cell in row.cells if cell.cell.stack == stack)
     codes = found - explaining_codes(own)
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
