@@ -151,6 +151,21 @@ def test_what_every_release_raises_is_mended_in_the_model_or_its_inputs(phase, d
     assert answer(one(shared)).do.startswith(do)
 
 
+@pytest.mark.parametrize(
+    ("phases", "do"),
+    [
+        (("load", "load"), "Mend the model or its files: no release of this run loads it"),
+        (("forward short", "load"), "No release of this run is known to be right"),
+    ],
+)
+def test_files_that_no_release_loads_are_mended_whatever_each_of_them_says(phases, do):
+    before, after = (
+        of(stack, Verdict.FAILED, failure=raised(phase, "ValueError", f"words of {stack}"))
+        for stack, phase in zip((OLD, NEW), phases, strict=True)
+    )
+    assert answer(one(before, after.model_copy(update={"reference": before.cell}))).do == do
+
+
 def test_a_reference_that_raises_is_no_release_to_stay_with():
     before, after = (
         of(stack, Verdict.FAILED, failure=raised(phase, "AttributeError", "no x"))

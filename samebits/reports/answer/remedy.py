@@ -34,6 +34,7 @@ _RANDOM = ("SB302", "SB304")
 """Parameters that hold what memory held, or random numbers: their release is right about nothing."""
 _UNFED = "If forward needs inputs that samebits does not make, name them: --inputs FILE, or inputs: in matrix.yaml"
 _BROKEN = "Mend the model or its files: every release of this run raises this"
+_UNLOADED = "Mend the model or its files: no release of this run loads it"
 _OF_USES = "SB9"
 """Begins the codes of defects in some use of the API, such as one argument of generate()."""
 
@@ -69,6 +70,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return _UNFED if is_forward else _BROKEN
     if not has_started(cell):
         return "Mend what the message names, and run again"
+    if _is_loaded_nowhere(rows):
+        return _UNLOADED
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
@@ -77,6 +80,12 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
             return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows, report)}"
         return f"{_use(kept, cell, rows, report)} until you know which side is right"
     return ""
+
+
+def _is_loaded_nowhere(rows: Sequence[Row]) -> bool:
+    """Return True if each release that has the model raises in the load, be it for another reason."""
+    cells = [cell for row in rows for cell in row.cells if cell.judged is not Verdict.ABSENT]
+    return all(cell.failure is not None and cell.failure.phase == "load" for cell in cells)
 
 
 def nothing(report: Report) -> str:
