@@ -1,5 +1,6 @@
 """Unit tests start no process and reach no network: a test that does says so with a mark."""
 
+import signal
 import socket
 
 import pytest
@@ -12,6 +13,10 @@ from tests.support.no_processes import MARKS, STARTERS, only_this_machine, refus
 
 settings.register_profile("samebits", deadline=None)  # a busy machine is no failure
 settings.load_profile("samebits")
+
+# a shell starts what it puts behind `&` with SIGINT ignored, and programs that tests start would inherit that
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

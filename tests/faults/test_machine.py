@@ -168,8 +168,8 @@ def test_a_work_folder_without_room_for_what_is_kept_costs_no_report(
 # the end of a run
 
 PROGRAM = Path(__file__).parents[1] / "faulty" / "program.py"
-SOON = 15.0
-"""Seconds that a run has to end after a signal on an idle machine: five, and what a stall of a disk takes."""
+SOON = 7.0
+"""Seconds that a run has to end after a signal on an idle machine: five, and some more."""
 
 
 def soon():
