@@ -48,8 +48,9 @@ class Calls:
         if not self._is_wanted:
             return {}
         table: Table = {}
+        left_out = tuple(self._left_out)
         for file, line in sorted(self._ran()):
-            if not file.startswith(tuple(self._left_out)):
+            if not file.startswith(left_out):
                 table.setdefault(file, []).append(line)
         return table
 

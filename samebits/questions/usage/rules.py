@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959, SB960: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -257,9 +257,9 @@ def _other_names(case: Case) -> Iterator[Sighting]:
         lines = side_lines(case, _has(lost), _lacks(candidate, lost))
         yield Sighting(_names_of(candidate, lost), lines, raises=case.capture.cell.stack)
     if raised:
-        lines = side_lines(case, _lacks(reference, raised), _has(raised))
-        stack = case.reference.cell.stack if case.reference is not None else ""
-        where = _names_of(candidate, raised)
+        error = _lacks(reference, raised)
+        where, stack = _names_of(candidate, raised), _raising(case, error, "")
+        lines = side_lines(case, error, _has(raised))
         yield Sighting(where, lines, raises=stack, of_reference=True)
 
 

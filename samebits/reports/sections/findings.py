@@ -45,8 +45,8 @@ class Sighting(NamedTuple):
         """The stacks that have it, with variants where a model has several."""
         stacks: dict[str, dict[str, None]] = {}
         for cell in self.cells:
-            variants_there = stacks.setdefault(cell.faulty(self.finding), {})
-            variants_there[str(cell.cell.variant)] = None
+            of_stack = stacks.setdefault(cell.faulty(self.finding), {})
+            of_stack[str(cell.cell.variant)] = None
         variants = {tuple(names) for names in stacks.values()}
         if len(variants) == 1:
             return f"{', '.join(variants.pop())}@{', '.join(stacks)}"

@@ -349,11 +349,11 @@ def served(model: Any) -> list[str]:
 
 def unasked(model: Any) -> dict[str, str]:
     """Return the other tasks of this release that the model's class serves, and why they are not asked."""
-    known = served(model)
+    called = served(model)
     return {
         name: "samebits calls no pipeline of this task for this class"
         for name, task in transformers.pipelines.SUPPORTED_TASKS.items()
-        if name not in known
+        if name not in called
         and any(_has(auto.__name__, model) for auto in task["pt"] if auto.__name__ != _ANY)
     }
 
