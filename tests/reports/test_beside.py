@@ -203,6 +203,15 @@ def test_a_use_that_raises_in_a_candidate_alone_is_said_wherever_a_user_looks(ot
     assert result(report).endswith(limit)
     assert line in screen(report, [Path("report.md")], {})
     assert nothing(report) == "Nothing for what was compared; beside it: SB1"
+    of_another = tuple(
+        stack.model_copy(
+            update={
+                "findings": tuple(f.model_copy(update={"models": ("n",)}) for f in stack.findings)
+            }
+        )
+        for stack in report.stacks
+    )
+    assert not nothing(report.model_copy(update={"stacks": of_another}))
     assert "shown with this model: SB1 name of SB1 (5.23)." in beside_the_verdict(report)
     assert strictly(report, changes=False, findings=True).reasons == (limit,)
 

@@ -90,7 +90,8 @@ def _is_loaded_nowhere(rows: Sequence[Row]) -> bool:
 
 def nothing(report: Report) -> str:
     """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict."""
-    uses = [finding.code for _, finding in raising_uses(report)]
+    models = {row.model for row in report.rows}  # a page of one model has the releases of all
+    uses = [f.code for _, f in raising_uses(report) if not models.isdisjoint(f.models)]
     codes = dict.fromkeys([*uses, *(d.text.code for d in defects(report) if _is_new(d))])
     return _nothing(codes) if codes else ""
 
