@@ -734,10 +734,20 @@ def test_what_neither_a_verdict_nor_an_exception_shows_is_named_where_the_number
     unused = Finding(code="SB713", where="m.py:7", evidence=("x",))
     text = NEVER_WRITTEN.model_copy(update={"code": "SB713"})
 
-    def do(reference, candidate):
+    def shown(reference, candidate):
         before = of(OLD, Verdict.REFERENCE, findings=reference)
         rounds = of(NEW, Verdict.ROUNDING, figure="decode 2e-06", findings=candidate)
-        return answer(one(before, rounds, rules=(text,))).do
+        return one(before, rounds, rules=(text,))
+
+    def do(reference, candidate):
+        return answer(shown(reference, candidate)).do
+
+    other = renamed(shown((), ()).rows[0], model="n")
+    of_two = answers(with_rows(*shown((), (unused,)).rows, other, rules=(text,)))
+    assert {each.cell.cell.model: each.do for each in of_two} == {
+        "m": "Nothing for what was compared; beside it: SB713",
+        "n": "Nothing",
+    }
 
     assert do((), (unused,)) == "Nothing for what was compared; beside it: SB713"
     use = Finding(code="SB931", where="generate()", evidence=(), raises=NEW)

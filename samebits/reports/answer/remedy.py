@@ -18,7 +18,7 @@ from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, rep
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding, RuleText
@@ -47,11 +47,7 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
         if drawn := _drawn(cell.cell.stack, rows):
             return f"{_NOTHING}, if what the checkpoint lacks may be random: {drawn}"
-        if len(report.models) == 1:
-            return nothing(report) or _NOTHING
-        return _nothing(
-            [_crashes(cell.cell.stack, rows, report), *_silent(cell.cell.stack, rows, report)]
-        )
+        return nothing(report, rows, cell.cell.stack) or _NOTHING
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
@@ -88,30 +84,21 @@ def _is_loaded_nowhere(rows: Sequence[Row]) -> bool:
     return all(cell.failure is not None and cell.failure.phase == "load" for cell in cells)
 
 
-def nothing(report: Report) -> str:
-    """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict."""
-    models = {row.model for row in report.rows}  # a page of one model has the releases of all
-    uses = [f.code for _, f in raising_uses(report) if not models.isdisjoint(f.models)]
-    codes = dict.fromkeys([*uses, *(d.text.code for d in defects(report) if _is_new(d))])
-    return _nothing(codes) if codes else ""
+def nothing(report: Report, rows: Sequence[Row] = (), stack: str = "") -> str:
+    """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict.
 
-
-def _nothing(codes: Iterable[str]) -> str:
-    beside = ", ".join(filter(None, codes))
-    return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else _NOTHING
-
-
-def _silent(stack: str, rows: Sequence[Row], report: Report) -> Iterator[str]:
-    """Yield the defects of a candidate that neither an exception shows nor a verdict, such as a cache that is not used."""
-    for defect in defects(report, [cell for row in rows for cell in row.cells]):
-        code, is_silent = defect.text.code, defect.text.kind == "silent"
-        if (
-            is_silent
-            and _is_new(defect)
-            and stack in defect.stacks
-            and not code.startswith(_OF_USES)
-        ):
-            yield code
+    ``rows`` are those of the models that are asked about, by default all. Of several models only what
+    ``stack`` does is named: another answer has the rest.
+    """
+    rows = rows if len(report.models) > 1 and rows else report.rows
+    asked = stack if len(report.models) > 1 else ""
+    models = {row.model for row in rows}  # a page of one model has the releases of all
+    uses = [f for _, f in raising_uses(report) if not models.isdisjoint(f.models)]
+    found = filter(_is_new, defects(report, [cell for row in rows for cell in row.cells]))
+    codes = [f.code for f in uses if asked in ("", f.raises)]
+    codes += [defect.text.code for defect in found if not asked or asked in defect.stacks]
+    beside = ", ".join(dict.fromkeys(codes))
+    return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else ""
 
 
 def _is_new(defect: Defect) -> bool:
