@@ -59,7 +59,7 @@ def variants(
 def rows(file: CompatFile) -> Iterator[tuple[str, ...]]:
     """Yield a row for each step of a variant that is more than rounding."""
     for model in file.models:
-        source = model.source.removeprefix("build ").partition(", seed")[0]
+        source = model.source.partition(", seed")[0]
         for each in model.ranges:
             if each.step not in _QUIET:
                 yield (

@@ -157,7 +157,7 @@ class Checkpoints:
         self._dependencies.folder(folder)
         changed = f" with {', '.join(values)}" if (values := facts.get("values")) else ""
         description = (
-            f"build {model.build.architecture}{changed}, seed {model.build.seed}, by {builder.id}"
+            f"{model.build.architecture}{changed}, seed {model.build.seed}, made in {builder.id}"
         )
         return Checkpoint(
             model=model.name,

@@ -19,7 +19,7 @@ def test_what_rounds_or_was_not_compared_has_no_line():
         CompatModel(
             model=step,
             variant="float32-default",
-            source="build bert with hidden_act='silu', seed 0, by 4.57.6",
+            source="bert with hidden_act='silu', seed 0, made in 4.57.6",
             ranges=(first, first.model_copy(update={"first": "5.24.0", "step": step, "what": "w"})),
         )
         for step in steps

@@ -40,7 +40,7 @@ def test_a_variant_says_what_it_changes(shelf):
     assert shelf.folder(model, OLD) != shelf.folder(recipe(auto=True), OLD)
     make(shelf, model, OLD, facts={"values": ["qkv_bias=False", "rope yarn"]})
     said = shelf.made(model, OLD).said
-    assert said == "build llama with qkv_bias=False, rope yarn, seed 0, by 4.48"
+    assert said == "llama with qkv_bias=False, rope yarn, seed 0, made in 4.48"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_nothing_is_there_until_it_is_made(shelf):
     folder = make(shelf, model, OLD)
     checkpoint = shelf.made(model, OLD)
     assert (checkpoint.model, checkpoint.source) == ("llama", str(folder))
-    assert checkpoint.said == "build llama, seed 7, by 4.48"
+    assert checkpoint.said == "llama, seed 7, made in 4.48"
     assert (checkpoint.parameters, checkpoint.builder, checkpoint.revision) == (12, "4.48", None)
     assert checkpoint.pinned
 

@@ -142,7 +142,7 @@ def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
         checkpoints=(
             CheckpointReport(
                 model="llama",
-                source="build llama seed 0 by 4.48",
+                source="llama, seed 0, made in 4.48",
                 digest="ab" * 32,
                 parameters=106_816,
             ),
