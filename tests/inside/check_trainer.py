@@ -54,6 +54,12 @@ class Tried:
         assert not answer["inapplicable"], answer["inapplicable"]
         return answer["relations"][0]
 
+    def resumed(self):
+        """Return whether a stop changes nothing, and what a resumed training begins without."""
+        answer = self.bench.relation(self.learner, "causal-lm")
+        ways = {each["relation"]: each for each in (*answer["relations"], *answer["inapplicable"])}
+        return ways[trainer.RESUMED], self.bench.lost
+
 
 def trainer_module():
     added.use(FOLDER)
@@ -77,7 +83,7 @@ def test_a_release_that_gives_callbacks_no_optimizer_trains_all_the_same():
 
 
 def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
-    """Kept ones made a run hold twenty times its model."""
+    """Kept ones made a run hold twenty times its model; of a large one no checkpoint is written."""
     built, alive = trainer._built, []
 
     def noted(run, where):
@@ -85,7 +91,11 @@ def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
         alive.extend(weakref.ref(state["exp_avg"]) for state in optimizer.state.values())
         return built(run, where)
 
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(trainer, "_built", noted):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(trainer, "_built", noted),
+        mock.patch.object(trainer.small, "LIMIT", 0),
+    ):
         gc.disable()
         try:
             tried = Tried()
@@ -96,7 +106,8 @@ def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
             gc.enable()
         kept = {name: bool(run.results) for (_, name), run in tried.bench.done.items()}
         assert kept == {"row by row": False, "accumulated": True, "one batch": True}
-        tried.relation()
+        answer = tried.bench.relation(tried.learner, "causal-lm")
+        assert [way["relation"] for way in answer["inapplicable"]] == [trainer.RESUMED]
         own = [run for (of, _), run in tried.bench.done.items() if of is tried.learner]
         assert len(own) == 3
         assert not any(run.results for run in own)
@@ -175,6 +186,63 @@ def test_a_clean_trainer_accumulates_as_one_batch():
     relation = Tried().relation()
     assert relation["broken"] == TWICE, relation
     assert relation["n"] > 20
+
+
+def test_a_training_that_stops_and_goes_on_is_the_training_without_a_stop():
+    tried = Tried()
+    before = {name: weight.clone() for name, weight in tried.made.named_parameters()}
+    way, lost = tried.resumed()
+    assert way["holds"]
+    assert way["n"] == len(before) + 2, "losses, rows and each weight"
+    assert not lost
+    assert all(torch.equal(w, before[n]) for n, w in tried.made.named_parameters())
+
+
+def nothing(*_args, **_kwargs):
+    """What a method does that is planted to do nothing."""
+
+
+def test_weights_that_a_resumed_training_does_not_load_are_seen():
+    tried = Tried()
+    with mock.patch.object(trainer_module().Trainer, "_load_from_checkpoint", nothing):
+        way, lost = tried.resumed()
+    assert way["broken"]
+    assert way["what"] == "loss"
+    assert "lm_head.weight" in lost
+    # a training does not move a row that no token of it looks up, but the tensor as a whole it does
+    assert lost == {name for name, _ in tried.made.named_parameters()}
+
+
+def test_moments_that_a_resumed_training_does_not_load_are_seen_in_what_follows():
+    tried = Tried()
+    with mock.patch.object(trainer_module().Trainer, "_load_optimizer_and_scheduler", nothing):
+        way, lost = tried.resumed()
+    assert way["broken"]
+    assert not lost
+
+
+def test_rows_that_a_resumed_training_sees_again_are_seen():
+    tried = Tried()
+    with mock.patch.object(
+        trainer_module(),
+        "skip_first_batches",
+        lambda loader, *_args, **_kwargs: loader,
+        create=True,
+    ):
+        way, _ = tried.resumed()
+    assert way["broken"] or trainer_module().__dict__.get("skip_first_batches") is None
+
+
+def test_a_training_that_cannot_be_resumed_says_so():
+    tried = Tried()
+
+    def refuse(*_args, **_kwargs):
+        raise ValueError("no such file")
+
+    with mock.patch.object(trainer_module().Trainer, "_load_from_checkpoint", refuse):
+        way, _ = tried.resumed()
+    assert way["raised"]
+    assert "no such file" in way["reason"]
 
 
 def test_only_the_promotion_takes_part_in_float64():

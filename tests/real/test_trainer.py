@@ -105,6 +105,19 @@ def test_accumulated_rows_are_one_batch_but_in_5_2(report):
         assert ("SB854" in of_releases(report, stack)) == (stack == "5.2")
 
 
+def test_a_stopped_training_goes_on_as_without_a_stop(trained):
+    """tests/inside/check_trainer.py has the planted ones."""
+    resumed = [
+        way
+        for each in trained.values()
+        for way in (each.relations.relations if each.relations else ())
+        if way.relation == "Trainer: stopped and resumed = without a stop"
+    ]
+    assert resumed
+    assert all(way.holds for way in resumed)
+    assert not any(each.lost for each in trained.values())
+
+
 def test_the_section_has_what_trainer_does_otherwise(report):
     text = document.render(report)["relations.md"].partition("## Training")[2]
     assert "By Trainer" in text

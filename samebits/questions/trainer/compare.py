@@ -131,6 +131,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
         arguments={name: file.arguments[name] for name in SHAPING if name in file.arguments},
         comparison=comparison,
         relations=file.relations,
+        lost=file.lost,
         seconds=file.seconds,
     )
     run = file.own.runs.get("row by row") if file.own is not None else None

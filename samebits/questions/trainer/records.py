@@ -114,7 +114,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[8] = formats.TRAINER
+    format_version: Literal[9] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""
@@ -128,7 +128,9 @@ class TrainerFile(CellFile):
     no_float64: str = ""
     """Why a run in float64 was asked for and failed."""
     relations: TrainingRelations | None = None
-    """Whether accumulated rows teach what they teach as one batch."""
+    """Whether accumulated rows teach what they teach as one batch, and whether a stop changes nothing."""
+    lost: tuple[str, ...] = ()
+    """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
     seconds: float = 0.0
 
 
@@ -226,7 +228,9 @@ class TrainerReport(Record):
     evaluation: float | None = None
     """Loss of the evaluation."""
     relations: TrainingRelations | None = None
-    """Whether accumulated rows teach what they teach as one batch."""
+    """Whether accumulated rows teach what they teach as one batch, and whether a stop changes nothing."""
+    lost: tuple[str, ...] = ()
+    """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
     seconds: float = 0.0
 
 

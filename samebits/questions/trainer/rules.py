@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from samebits.compare.describe import some
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"
+_RESUMED = "Trainer: stopped and resumed = without a stop"
 _ACCUMULATED: TrainerRunName = "accumulated"
 _MAX_LINES = 6
 _WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
@@ -129,6 +131,18 @@ def _accumulated(case: Case) -> Iterator[Sighting]:
         yield Sighting(_BY_TRAINER, (relation_line(broken[_BY_TRAINER]),))
 
 
+def _resumed(case: Case) -> Iterator[Sighting]:
+    """Find a training that goes on from Trainer's own checkpoint as another one."""
+    relation, report = _broken(case).get(_RESUMED), report_in(case)
+    if relation is None or report is None:
+        return
+    what = f"{some(report.lost, 2)}: as before the training, and not as in the checkpoint"
+    yield Sighting(
+        "train(resume_from_checkpoint=…)",
+        (*([what] if report.lost else []), relation_line(relation)),
+    )
+
+
 def _broken(case: Case) -> dict[str, TrainingRelation]:
     reports = (step_in(case), report_in(case))
     ways = (report.relations for report in reports if report is not None)
@@ -173,4 +187,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SB872", _changed("parameters of the optimizer")),
     Rule("SB873", _changed("order of parameters")),
     Rule("SB874", _evaluated),
+    Rule("SB888", _resumed),
 )

@@ -110,6 +110,17 @@ def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itse
     assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]
 
 
+def test_a_resumed_training_that_goes_on_as_another_one_says_what_it_did_not_load():
+    by = BROKEN_BY_TRAINER | {"relation": "Trainer: stopped and resumed = without a stop"}
+    report = {"lost": ["a", "b", "c"]}
+    (finding,) = findings(case_of_trainer(report, relation=by))
+    assert (finding.code, finding.where) == ("SB888", "train(resume_from_checkpoint=…)")
+    assert finding.evidence[0].startswith("a, b and 1 more: as before the training")
+    (finding,) = findings(case_of_trainer({}, relation=by))
+    assert len(finding.evidence) == 1, "moments, for example, are no tensor of the checkpoint"
+    assert codes_of_trainer(report, relation=by | {"broken": False}) == []
+
+
 LOWER = {"signal": "evaluation loss", "outcome": "diverged", "reference": 2.5, "candidate": 2.25}
 
 

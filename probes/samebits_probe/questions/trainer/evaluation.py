@@ -10,12 +10,11 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.trainer.trainer import (
     Rows,
-    Watch,
     made_arguments,
     put_back,
     settings,
-    watched,
 )
+from samebits_probe.questions.trainer.watch import Watch, watched
 from samebits_probe.questions.training.learner import Learner, as_json
 
 Facts = dict[str, Any]

@@ -67,6 +67,7 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
     facts["own"] = _evaluated_and_trained(bench, learner, keeper)
     facts["relations"] = bench.relation(learner, loaded.head)
+    facts["lost"] = sorted(bench.lost)
     if not job["task"]["values"]:
         return facts
     try:

@@ -1,8 +1,9 @@
 """transformers' own Trainer on seeded rows, watched: what it built, and what the model received.
 
 Three runs start from the same weights: four rows one by one, the four rows in four accumulated
-micro-batches, and the four rows as one batch. Only what keeps a run small and quiet is an argument
-of them; what shapes the training is the release's default. The results have the forms of
+micro-batches, and the four rows as one batch. A fourth stops behind two rows, and a fifth goes on from
+the checkpoint that it wrote. Only what keeps a run small and quiet is an argument of them; what shapes
+the training is the release's default. The results have the forms of
 samebits/questions/trainer/records.py.
 """
 
@@ -17,15 +18,16 @@ import weakref
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 
+from samebits_probe.model import load, small
 from samebits_probe.model.tensor import Keeper, same_bytes
 from samebits_probe.process import progress
-from samebits_probe.questions.training import origin, relations
-from samebits_probe.questions.training.batches import IGNORED, ITEMS, Batch
-from samebits_probe.questions.training.learner import Learner, as_json
+from samebits_probe.questions.trainer.watch import Part, Watch, callback, logged, watched, weights
+from samebits_probe.questions.training import relations
+from samebits_probe.questions.training.batches import IGNORED, Batch
+from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.origin import Cut, Places
 from samebits_probe.questions.training.relations import batch_norm
 from samebits_probe.questions.training.step import NotTrained
@@ -52,6 +54,9 @@ ONE_BATCH = Plan("one batch", ROWS, 1)
 PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 _COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
+RESUMED = "Trainer: stopped and resumed = without a stop"
+STOP = 2
+"""Steps before the stop."""
 
 
 class NoRows(NotTrained):
@@ -154,18 +159,18 @@ class Bench:
         self.where = where
         self.done: dict[tuple[Learner, str], Run] = {}
         self.twins: dict[Learner, Learner] = {}
+        self.lost: set[str] = set()
+        """Tensors of the checkpoint that a resumed training begins without."""
 
     def run(self, learner: Learner, plan: Plan) -> Run:
         """Return what a plan does with a learner's model, which is tried once."""
         key = (learner, plan.name)
         if key not in self.done:
-            before, config = _state(learner.model), settings(learner.model)
-            try:
+            config = settings(learner.model)
+            with _restored(learner.model):
                 run = _run(learner, self.rows, plan, self.where)
                 run.facts["config"] = _changed_settings(config, settings(learner.model))
                 self.done[key] = run
-            finally:
-                _restore(learner.model, before, config)
         return self.done[key]
 
     def in_float64(self, learner: Learner) -> Learner:
@@ -182,17 +187,19 @@ class Bench:
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
             runs[plan.name] = run.facts | {"weights": weights}
-            if plan not in _COMPARED:
+            if plan not in _COMPARED and not _writes_checkpoints(learner):
                 run.results.clear()
         return {"runs": runs, "leaks": sorted(learner.leaks)}
 
     def relation(self, learner: Learner, head: str) -> Facts:
-        """Return whether four accumulated rows teach what they teach as one batch.
+        """Return whether four accumulated rows teach what they teach as one batch, and whether a stop changes nothing.
 
         The weights behind the learner's runs are then given up: nothing else compares them.
         """
         judge = relations.Judge(learner, lambda: self.in_float64(learner))
-        judge.relation(Relation(RELATION, self._ways), Setting(self.rows.batch, head))
+        setting = Setting(self.rows.batch, head)
+        judge.relation(Relation(RELATION, self._ways), setting)
+        judge.relation(Relation(RESUMED, self._with_a_stop), setting)
         for (trained, _), run in self.done.items():
             if trained is learner:
                 run.results.clear()
@@ -218,9 +225,51 @@ class Bench:
     def _way(self, plan: Plan) -> Way:
         return lambda learner: self.run(learner, plan).results
 
+    def _with_a_stop(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
+        if not _writes_checkpoints(learner):
+            raise NoMeaning("the checkpoints of a training are written for small models only")
+        return self._behind_the_stop, self._resumed
+
+    def _behind_the_stop(self, learner: Learner) -> Results:
+        """Return what the steps behind the stop compute in a run that does not stop."""
+        run = self.run(learner, ROW_BY_ROW)
+        weights = {name: run.results[name] for name in run.facts["weights"]}
+        return _later(run.facts["losses"][STOP:], run.facts["received"][STOP:]) | weights
+
+    def _resumed(self, learner: Learner) -> Results:
+        """Return what they compute from the checkpoint that Trainer wrote at the stop."""
+        rows = self.rows.in_dtype(learner.promoted or learner.dtype)
+        before = weights(learner, self.where)
+        with tempfile.TemporaryDirectory() as folder:
+            with _restored(learner.model):
+                _train(Watch(learner, rows), ROW_BY_ROW, self.where, Part(folder, STOP))
+                saved = weights(learner, self.where)
+            watch = Watch(learner, rows)
+            with _restored(learner.model):
+                _train(watch, ROW_BY_ROW, self.where, Part(folder, STOP, is_resumed=True))
+                resumed = weights(learner, self.where)
+        self.lost |= {
+            name
+            for name, tensor in watch.first.items()
+            if same_bytes(tensor, before[name]) and not same_bytes(tensor, saved[name])
+        }
+        return _later(watch.losses, watch.received) | resumed
+
 
 _OPTIMIZER = "adamw_torch"
 """Not the default, which is fused in some releases: then all weights would differ by rounding."""
+
+
+def _writes_checkpoints(learner: Learner) -> bool:
+    """Return True for a model whose checkpoint, with two moments of each weight, is soon written."""
+    return load.n_bytes(learner.model) <= small.LIMIT
+
+
+def _later(losses: list[Any], received: list[Facts]) -> Results:
+    """Return the losses of some steps, and the rows that the model received, -1 for one of no row."""
+    rows = [-1 if row is None else row for forward in received for row in forward["rows"]]
+    numbers = {"loss": [float(loss) for loss in losses], "rows": rows}
+    return {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
 
 
 def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -250,34 +299,42 @@ def put_back(model: Any, config: Facts) -> None:
         setattr(model.config, name, value)
 
 
-def _restore(model: Any, before: dict[str, torch.Tensor], config: Facts) -> None:
-    put_back(model, config)
-    model.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            tensor.copy_(before[name])
+@contextlib.contextmanager
+def _restored(model: Any) -> Iterator[None]:
+    """Restore a model's weights and settings behind what trains it."""
+    before, config = _state(model), settings(model)
+    try:
+        yield
+    finally:
+        put_back(model, config)
+        model.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                tensor.copy_(before[name])
 
 
 def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
     rows = rows.in_dtype(learner.promoted or learner.dtype)
     watch = Watch(learner, rows)
-    built = _train(watch, plan, where)
+    with tempfile.TemporaryDirectory() as folder:
+        built = _train(watch, plan, where, Part(folder))
     learner.model.zero_grad(set_to_none=True)
     facts = watch.facts()
-    weights = {n: w.clone() for n, w in origin.weights(learner.model, where).items()}
-    numbers = {"loss": watch.losses, "norms": _logged(watch, "grad_norm")}
+    behind = weights(learner, where)
+    numbers = {"loss": watch.losses, "norms": logged(watch, "grad_norm")}
     if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
         numbers["loss"] = [sum(watch.losses)]
     tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
-    return Run({**facts, **built, "weights": list(weights)}, {**tensors, **weights})
+    return Run({**facts, **built, "weights": list(behind)}, {**tensors, **behind})
 
 
-def _train(watch: Watch, plan: Plan, where: Places) -> Facts:
+def _train(watch: Watch, plan: Plan, where: Places, part: Part) -> Facts:
     """Train as a plan says, and return what Trainer built; its optimizer ends with this call."""
     module = importlib.import_module("transformers.trainer")
-    with tempfile.TemporaryDirectory() as folder, watch.model_watched():
+    checkpoint = f"{part.folder}/checkpoint-{part.stop}" if part.is_resumed else None
+    with watch.model_watched():
         arguments = made_arguments(
-            folder,
+            part.folder,
             optim=_OPTIMIZER,
             per_device_train_batch_size=plan.batch,
             gradient_accumulation_steps=plan.accumulated,
@@ -292,133 +349,9 @@ def _train(watch: Watch, plan: Plan, where: Places) -> Facts:
         )
         trainer.remove_callback(module.PrinterCallback)
         # a callback that held Trainer would keep the moments until a garbage collection
-        trainer.add_callback(_callback(watch, weakref.proxy(trainer)))
-        trainer.train()
+        trainer.add_callback(callback(watch, weakref.proxy(trainer), where, part))
+        trainer.train(resume_from_checkpoint=checkpoint)
         return _built(trainer, where)
-
-
-class Watch:
-    """What one run shows: a list for each fact, in the order of time."""
-
-    def __init__(self, learner: Learner, rows: Rows) -> None:
-        self.learner = learner
-        self.rows = rows
-        self.received: list[Facts] = []
-        """For each forward: names, rows, positions of labels, and the number of items."""
-        self.losses: list[float] = []
-        """What each micro-batch contributed."""
-        self.rates: list[list[float | str]] = []
-        """Learning rates of the groups at each update."""
-        self.log: list[Facts] = []
-
-    @contextlib.contextmanager
-    def model_watched(self) -> Iterator[None]:
-        """Note what the model's forward receives."""
-        with self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True):
-            yield
-
-    def _before(self, _model: Any, _args: Any, kwargs: Facts) -> None:
-        labels = kwargs.get("labels")
-        tensors = [value for name, value in kwargs.items() if name in self.rows.kwargs]
-        n = len(tensors[0]) if tensors else 0
-        items = kwargs.get(ITEMS)
-        self.received.append(
-            {
-                "names": sorted(name for name in kwargs if name != ITEMS),
-                "rows": [self.rows.index(kwargs, row) for row in range(n)],
-                "labels": _positions(labels),
-                "counts": _counts(labels),
-                "items": None if items is None else as_json(float(items)),
-            }
-        )
-
-    def facts(self) -> Facts:
-        """Return what was seen."""
-        return {
-            "received": self.received,
-            "losses": [as_json(loss) for loss in self.losses],
-            "norms": [as_json(norm) for norm in _logged(self, "grad_norm")],
-            "rates": self.rates,
-            "logged_losses": [as_json(loss) for loss in _logged(self, "loss")],
-            "logged_rates": [as_json(rate) for rate in _logged(self, "learning_rate")],
-        }
-
-
-def _logged(watch: Watch, name: str) -> list[float]:
-    return [float(step[name]) for step in watch.log if name in step]
-
-
-def _positions(labels: Any) -> list[str]:
-    """Return where the labels of each row count, such as ``1-5 7``."""
-    if not isinstance(labels, torch.Tensor) or labels.ndim < 2:
-        return []
-    rows = (labels != IGNORED).reshape(labels.shape[0], -1)
-    return [_ranges(torch.nonzero(row).flatten().tolist()) for row in rows]
-
-
-def _counts(labels: Any) -> list[int]:
-    """Return how many labels of each row count; [] where a row has one label."""
-    if not isinstance(labels, torch.Tensor) or labels.ndim < 2:
-        return []
-    return [int(row.sum()) for row in (labels != IGNORED).reshape(labels.shape[0], -1)]
-
-
-def _ranges(numbers: list[int]) -> str:
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)
-
-
-def watched(trainer_class: type, watch: Watch) -> type:
-    """Return a Trainer that tells what each micro-batch contributed, and runs in the precision."""
-
-    class Watched(trainer_class):  # type: ignore[misc]
-        def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-            with _backward_of(watch.learner), watch.learner.arithmetic():
-                loss: torch.Tensor = super().training_step(*args, **kwargs)
-            watch.losses.append(float(loss.detach()))
-            return loss
-
-        def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-            with watch.learner.arithmetic():
-                return super().prediction_step(*args, **kwargs)
-
-    return Watched
-
-
-@contextlib.contextmanager
-def _backward_of(learner: Learner) -> Iterator[None]:
-    """Have losses go backward as the learner does, in its precision."""
-    if learner.promoted is None:
-        yield
-        return
-
-    def backward(loss: torch.Tensor, *_args: Any, **_kwargs: Any) -> None:
-        learner.backward(loss)
-
-    with mock.patch.object(torch.Tensor, "backward", backward):
-        yield
-
-
-def _callback(watch: Watch, trainer: Any) -> Any:
-    module = importlib.import_module("transformers.trainer_callback")
-
-    class Callback(module.TrainerCallback):  # type: ignore[misc, name-defined]
-        def on_pre_optimizer_step(self, *_args: Any, **_kw: Any) -> None:
-            # 4.49 gives callbacks no optimizer
-            groups = trainer.optimizer.param_groups
-            watch.rates.append([as_json(float(group["lr"])) for group in groups])
-
-        def on_log(self, _args: Any, _state: Any, _control: Any, **kw: Any) -> None:
-            logs = kw.get("logs") or {}
-            if "loss" in logs:
-                watch.log.append(logs)
-
-    return Callback()
 
 
 def _built(trainer: Any, where: Places) -> Facts:
