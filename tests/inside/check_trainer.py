@@ -236,9 +236,7 @@ def test_rows_that_a_resumed_training_sees_again_are_seen():
 def test_a_training_that_cannot_be_resumed_says_so():
     tried = Tried()
 
-    def refuse(*_args, **_kwargs):
-        raise ValueError("no such file")
-
+    refuse = mock.Mock(side_effect=ValueError("no such file"))
     with mock.patch.object(trainer_module().Trainer, "_load_from_checkpoint", refuse):
         way, _ = tried.resumed()
     assert way["raised"]

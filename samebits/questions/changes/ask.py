@@ -206,6 +206,7 @@ def _calls(run: Run, cells: Sequence[ReadyCell]) -> Calls:
 def _model(run: Run, row: RowName, sides: Cells) -> Model:
     """Return what the config of a model names, in any of its stacks."""
     words: set[str] = set()
+    fields: dict[str, bool] = {}
     generates = False
     for ready in (ready for cells in sides.values() for ready in cells):
         capture = run.capture(ready.cell)
@@ -214,8 +215,19 @@ def _model(run: Run, row: RowName, sides: Cells) -> Model:
         if capture is not None:
             signals = capture.signals
             words.update(_strings(signals.config or {}))
+            for name, is_set in _fields(signals.config or {}):
+                fields[name] = fields.get(name, False) or is_set
             words.update([signals.load.model_class] if signals.load else [])
-    return Model(frozenset(words), frozenset(_off(run, row)), generates)
+    unset = frozenset(name for name, is_set in fields.items() if not is_set)
+    return Model(frozenset(words), frozenset(_off(run, row)), generates, unset)
+
+
+def _fields(config: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
+    """Yield each field of a config and its parts, and whether it is set."""
+    for name, value in config.items():
+        yield name, bool(value)
+        if isinstance(value, Mapping):
+            yield from _fields(value)
 
 
 def _strings(value: object) -> Iterator[str]:

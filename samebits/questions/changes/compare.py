@@ -28,7 +28,7 @@ FEW = 3
 """Definitions that ran and are named at most: of more, their names say little of a difference."""
 _TRANSFORMERS = "transformers/"
 _COMPUTES = re.compile(
-    r"(models|loss|generation)/|(modeling(?!_utils)|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
+    r"(models/(?!auto/)|loss/|generation/)|(modeling(?!_utils)|masking|cache|activations|tokeniz|process|image|audio|video|feature)"
 )
 """Files that compute tensors, ids or inputs; others load, save, train, report."""
 _ORDER: Mapping[Near, int] = {"own": 0, "ran": 1, "imported": 2}

@@ -35,6 +35,10 @@ _OF_DEVICES = re.compile(
     r"|kernel|caching_allocator"
 )
 """In names of what needs several devices, an accelerator or its kernels."""
+_OF_ADAPTERS = re.compile(r"integrations/peft|quantizers/")
+"""Starts of files whose rest needs an adapter and its package, or a quantized checkpoint."""
+_OF_OWN_CODE = re.compile(r"dynamic_module_utils")
+"""Starts of files whose rest runs for a config with ``auto_map`` only."""
 _OF_HUB = re.compile(r"push_to_hub|init_hf_repo|model_card|_upload_")
 """In names of what writes to the hub."""
 _OF_DOCS = re.compile(r"(?i)docstring|_for_doc$")
@@ -47,6 +51,7 @@ _MESSAGES = (
     "integrations/integration_utils",
     "model_debugging_utils",
     "modelcard",
+    "safetensors_conversion",
     "testing_utils",
     "utils/auto_docstring",
     "utils/args_doc",
@@ -120,8 +125,10 @@ def never_run(file: str, name: str) -> Why | None:
         return "message"
     if is_of_model(file):
         return None
-    if _DEVICES.match(file) or _OF_DEVICES.search(name):
+    if _DEVICES.match(file) or _OF_DEVICES.search(name) or _OF_ADAPTERS.match(file):
         return "package"
+    if _OF_OWN_CODE.match(file):
+        return "config"
     return "message" if _OF_HUB.search(name) else None
 
 

@@ -56,6 +56,8 @@ class Model(NamedTuple):
     """Questions that it is not asked."""
     generates: bool = True
     """Whether its class has a generate() that continues a text."""
+    unset: frozenset[str] = frozenset()
+    """Fields that are false or empty in its config and all parts of it."""
 
     def opens(self, key: str) -> bool:
         """Return True if the config names the key of a table."""
@@ -94,6 +96,7 @@ def reached(release: Release, calls: Calls, model: Model) -> Reached:
     entered = _entered(release, calls.compared) & within.keys()
     others = _not_made(entered, within) | _not_used(entered, within, model)
     never = {place: cause for place in within.keys() - entered if (cause := never_run(*place))}
+    never |= dict.fromkeys(_at_import(release, closure) - entered, "message")
     within = {p: d for p, d in within.items() if p not in others and p not in never}
     ran = _with_parts(entered, within, model)
     spread = _Spread(ran, within, _followed(within, model))
@@ -118,6 +121,18 @@ def _entered(release: Release, calls: Mapping[str, Iterable[int]]) -> set[Place]
         for file, lines in calls.items()
         for line in lines
         if (name := release.source(file).by_line.get(line))
+    }
+
+
+def _at_import(release: Release, files: Iterable[str]) -> set[Place]:
+    """Return the functions that imports of these files call."""
+    sources = {file: release.source(file) for file in files}
+    called = frozenset[str]().union(*(source.at_import for source in sources.values()))
+    return {
+        Place(file, name)
+        for file, source in sources.items()
+        for name in called & source.definitions.keys()
+        if source.definitions[name].kind == "function"
     }
 
 
@@ -155,6 +170,9 @@ def _followed(
         definition = definitions[place]
         if not definition.table:
             return definition.names
+        if definition.kind == "function":
+            asked = (names for field, names in definition.table.items() if field not in model.unset)
+            return definition.names.union(*asked)
         if place.file.startswith(_BY_ARGUMENTS):
             return _all_names(definition)
         opened = (found for key, found in definition.table.items() if model.opens(key))

@@ -101,8 +101,8 @@ class SourcesFile(JobFile):
     """What the files of one release define, kept for later runs."""
 
     format: Literal["samebits-sources"] = "samebits-sources"
-    format_version: Literal[2] = 2
-    # History: 1: first. 2: what files import, and statements.
+    format_version: Literal[3] = 3
+    # History: 1: first. 2: what files import, and statements. 3: what an import calls, and fields of the config.
     sources: dict[str, Source] = Field(default_factory=dict)
     """File of transformers -> its definitions."""
     unread: tuple[str, ...] = ()

@@ -37,7 +37,8 @@ class Definition(NamedTuple):
     names: frozenset[str]
     """Names that it refers to: globals, attributes, bases, and strings that may be names."""
     table: dict[str, frozenset[str]]
-    """Key -> names that it refers to under this key only, as in ``{"linear": _compute_linear}``."""
+    """Key -> names that it refers to under this key only, as in ``{"linear": _compute_linear}``; of a
+    function, field of the config -> names behind ``if self.config.field:`` only."""
 
 
 class Source(NamedTuple):
@@ -49,6 +50,8 @@ class Source(NamedTuple):
     """Modules, relative ones with their dots, and names imported from them: ``..utils.logging``."""
     by_line: dict[int, str]
     """First line of a function, nested ones too -> the definition that it is part of."""
+    at_import: frozenset[str] = frozenset()
+    """Functions that the import of the file calls."""
 
 
 def read(text: bytes, path: str) -> Source:
@@ -67,7 +70,15 @@ def read(text: bytes, path: str) -> Source:
         earlier = definitions.get(definition.name)
         definitions[definition.name] = _joined(earlier, definition) if earlier else definition
         by_line |= dict.fromkeys(lines, definition.name)
-    return Source(definitions, tuple(dict.fromkeys(bare.imports)), by_line)
+    imports = tuple(dict.fromkeys(bare.imports))
+    return Source(definitions, imports, by_line, frozenset(_called_at_import(tree)))
+
+
+def _called_at_import(module: ast.Module) -> Iterator[str]:
+    for statement in _statements(module):
+        if not isinstance(statement, Function | ast.ClassDef):
+            calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+            yield from (call.func.id for call in calls if isinstance(call.func, ast.Name))
 
 
 def _joined(one: Definition, more: Definition) -> Definition:
@@ -244,9 +255,57 @@ def _of_function(prefix: str, node: Function, code: CodeType) -> Definition:
     defaults = [part for part in (*node.args.defaults, *node.args.kw_defaults) if part]
     around = [*defaults, *node.decorator_list]
     digest = _digest([*map(ast.dump, around), repr(_facts(code))])
-    names = {*_names(code), *_referred(around).names}
+    switched = _switched(node)
+    names = {*_names(code), *_referred(around).names}.difference(*switched.values())
     line: int = node.first_line  # type: ignore[union-attr]
-    return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names), {})
+    return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names), switched)
+
+
+def _switched(node: Function) -> dict[str, frozenset[str]]:
+    """Return field of the config -> names that stand behind a question for it only."""
+    behind: dict[str, set[str]] = {}
+    rest: list[tuple[ast.AST, str]] = [(part, "") for part in node.body]
+    while rest:
+        part, field = rest.pop()
+        if isinstance(part, ast.If | ast.IfExp) and not field and (asked := _field(part.test)):
+            body = part.body if isinstance(part, ast.If) else [part.body]
+            rest += [(child, asked) for child in body]
+            children: list[ast.AST] = [part.test, *_list(part.orelse)]
+        else:
+            children = list(ast.iter_child_nodes(part))
+            behind.setdefault(field, set()).update(_own_names(part))
+        rest += [(child, field) for child in children]
+    return {
+        field: frozenset(names.difference(*(behind[other] for other in behind if other != field)))
+        for field, names in behind.items()
+        if field
+    }
+
+
+def _list(value: ast.expr | list[ast.stmt]) -> list[ast.AST]:
+    return [*value] if isinstance(value, list) else [value]
+
+
+def _field(test: ast.expr) -> str:
+    """Return the field of the config that a condition asks for; '' for any other condition."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    for part in parts:
+        if isinstance(part, ast.Attribute):
+            owner = part.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name == "config":
+                return part.attr
+    return ""
+
+
+def _own_names(node: ast.AST) -> Iterator[str]:
+    """Yield the name that a node of a syntax tree refers to, its parts left out."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
 
 
 def _facts(code: CodeType) -> tuple[object, ...]:
@@ -318,12 +377,7 @@ def _referred(parts: Iterable[ast.AST]) -> _Referred:
             all_names = below.names.union(*below.table.values())
             table[key] = table.get(key, frozenset()) | all_names
         rest += others
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)
+        names.update(_own_names(node))
     return _Referred(frozenset(names), table)
 
 

@@ -284,6 +284,29 @@ def test_what_this_model_cannot_reach_is_counted_with_the_reason(release, change
     assert of(release, change, entered=imported).unreached == {why: 1}
 
 
+@pytest.mark.parametrize(
+    ("unset", "counts"), [((), (1, {})), (("joins_rows",), (0, {"config": 1}))]
+)
+def test_what_stands_behind_a_field_that_the_config_leaves_unset_is_out_of_reach(
+    release, monkeypatch, unset, counts
+):
+    """generate() prepares the decoder's ids of encoder-decoders alone."""
+    asked = "def helper(x):\n    if x.config.joins_rows:\n        x = joined(x)\n"
+    text = f"{asked}    return x\n\ndef joined(x):\n    return x * 19\n"
+    monkeypatch.setitem(FILES, "utils/__init__.py", text)
+    ran = {**RAN, "utils/__init__.py": [1]}
+    step = of(release, ("x * 19", "x * 23"), entered=ran, model=Model(unset=frozenset(unset)))
+    assert (step.unrun, step.unreached) == counts
+
+
+def test_what_an_import_calls_is_no_change_of_a_model(release, monkeypatch):
+    """The Auto classes are finished by a function when transformers is imported."""
+    text = UTILS + "\ndef finished(x):\n    return x * 19\n\nDONE = finished(1)\n"
+    monkeypatch.setitem(FILES, "utils/__init__.py", text)
+    step = of(release, ("x * 19", "x * 23"))
+    assert (step.unrun, step.unreached) == (0, {"message": 1})
+
+
 def test_texts_that_nobody_asked_for_are_within_reach(release):
     result = of(release, ("x // 7", "x // 8"), model=Model(off=frozenset({"texts", "usage"})))
     assert [(e.name, e.area, e.off) for e in result.first] == [

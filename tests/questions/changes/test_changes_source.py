@@ -156,6 +156,32 @@ def test_imports_are_listed_as_they_are_written(statement, modules):
     assert read(statement.encode(), "m.py").imports == modules
 
 
+def test_functions_that_an_import_calls_are_noted():
+    text = "def f(x):\n    return g(x)\n\nclass A:\n    b = h()\n\nif True:\n    A = f(A)\nX.register(A)\n"
+    assert read(text.encode(), "a.py").at_import == {"f"}
+
+
+@pytest.mark.parametrize(
+    ("body", "behind", "others"),
+    [
+        ("if self.config.is_encoder_decoder:\n        a()", {"a"}, {"self", "config"}),
+        ("if x and config.is_encoder_decoder:\n        a()", {"a"}, {"x"}),
+        ("if self.config.is_encoder_decoder:\n        a()\n    else:\n        b()", {"a"}, {"b"}),
+        ("y = a() if config.is_encoder_decoder else b()", {"a"}, {"b"}),
+        ("if config.is_encoder_decoder:\n        a()\n    a()", set(), {"a"}),
+        ("if x or config.is_encoder_decoder:\n        a()", set(), {"a"}),
+        ("if not config.is_encoder_decoder:\n        a()", set(), {"a"}),
+        ("if x.is_encoder_decoder:\n        a()", set(), {"a"}),
+    ],
+)
+def test_names_behind_a_field_of_the_config_stand_apart(body, behind, others):
+    text = f"def f(self, x, config):\n    {body}\n"
+    definition = read(text.encode(), "a.py").definitions["f"]
+    assert definition.table.get("is_encoder_decoder", set()) == behind
+    assert others & {"a", "b"} <= definition.names
+    assert not behind & definition.names
+
+
 def test_a_file_that_is_no_python_raises():
     with pytest.raises(SyntaxError):
         read(b"def f(:\n", "m.py")
