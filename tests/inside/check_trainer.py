@@ -43,7 +43,8 @@ class Tried:
         self.where = origin.places(self.made, None)
         self.learner = Learner(self.made, torch.float32)
         rows = trainer.Rows(batches.batches(self.made, "causal-lm", {})[0])
-        self.bench = trainer.Bench(rows, self.where)
+        self.folder = tempfile.TemporaryDirectory()
+        self.bench = trainer.Bench(rows, self.where, self.folder.name)
 
     def run(self, plan=trainer.ROW_BY_ROW):
         return self.bench.run(self.learner, plan).facts
@@ -241,6 +242,16 @@ def test_a_training_that_cannot_be_resumed_says_so():
         way, _ = tried.resumed()
     assert way["raised"]
     assert "no such file" in way["reason"]
+
+
+def test_a_checkpoint_that_is_not_written_ends_no_run():
+    tried = Tried()
+    refuse = mock.Mock(side_effect=OSError("no such folder"))
+    with mock.patch.object(trainer_module().Trainer, "_save_checkpoint", refuse):
+        assert len(tried.run()["losses"]) == trainer.ROWS
+        way, _ = tried.resumed()
+    assert way["raised"]
+    assert "no such folder" in way["reason"]
 
 
 def test_only_the_promotion_takes_part_in_float64():

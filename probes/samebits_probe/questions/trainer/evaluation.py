@@ -8,13 +8,8 @@ from typing import Any
 
 from samebits_probe.process import progress
 from samebits_probe.process.failure import raised
-from samebits_probe.questions.trainer.trainer import (
-    Rows,
-    made_arguments,
-    put_back,
-    settings,
-)
-from samebits_probe.questions.trainer.watch import Watch, watched
+from samebits_probe.questions.trainer.trainer import Rows, made_arguments
+from samebits_probe.questions.trainer.watch import Watch, put_back, settings, watched
 from samebits_probe.questions.training.learner import Learner, as_json
 
 Facts = dict[str, Any]

@@ -8,6 +8,7 @@ observation, runs in that environment.
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 from samebits_probe.model import load
@@ -62,11 +63,17 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     dtype = loaded.model.dtype
     batch = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))[0]
     learner = Learner(loaded.model, dtype)
-    bench = trainer.Bench(trainer.Rows(batch), where)
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = trainer.Bench(trainer.Rows(batch), where, folder)
+        return facts | _facts(bench, learner, keeper, job, loaded.head)
+
+
+def _facts(bench: trainer.Bench, learner: Learner, keeper: Keeper, job: RunJob, head: str) -> Facts:
+    facts: Facts = {}
     facts["own"] = _evaluated_and_trained(bench, learner, keeper)
-    facts["relations"] = bench.relation(learner, loaded.head)
+    facts["relations"] = bench.relation(learner, head)
     facts["lost"] = sorted(bench.lost)
     if not job["task"]["values"]:
         return facts

@@ -1,9 +1,9 @@
 """transformers' own Trainer on seeded rows, watched: what it built, and what the model received.
 
 Three runs start from the same weights: four rows one by one, the four rows in four accumulated
-micro-batches, and the four rows as one batch. A fourth stops behind two rows, and a fifth goes on from
-the checkpoint that it wrote. Only what keeps a run small and quiet is an argument of them; what shapes
-the training is the release's default. The results have the forms of
+micro-batches, and the four rows as one batch. A fourth goes on from the checkpoint that the first one
+writes behind two rows. Only what keeps a run small and quiet is an argument of them; what shapes the
+training is the release's default. The results have the forms of
 samebits/questions/trainer/records.py.
 """
 
@@ -24,7 +24,18 @@ import torch
 from samebits_probe.model import load, small
 from samebits_probe.model.tensor import Keeper, same_bytes
 from samebits_probe.process import progress
-from samebits_probe.questions.trainer.watch import Part, Watch, callback, logged, watched, weights
+from samebits_probe.questions.trainer.watch import (
+    STOP,
+    Stop,
+    Watch,
+    at_stop,
+    callback,
+    logged,
+    put_back,
+    settings,
+    watched,
+    weights,
+)
 from samebits_probe.questions.training import relations
 from samebits_probe.questions.training.batches import IGNORED, Batch
 from samebits_probe.questions.training.learner import Learner
@@ -55,8 +66,6 @@ PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 _COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 RESUMED = "Trainer: stopped and resumed = without a stop"
-STOP = 2
-"""Steps before the stop."""
 
 
 class NoRows(NotTrained):
@@ -149,14 +158,18 @@ class Run(NamedTuple):
     facts: Facts
     results: Results
     """Loss, norms, and every weight behind the run."""
+    stop: Stop | None = None
+    """Where it wrote a checkpoint; None: it wrote none."""
 
 
 class Bench:
     """Runs Trainer with a learner; the model's weights are afterwards as before."""
 
-    def __init__(self, rows: Rows, where: Places) -> None:
+    def __init__(self, rows: Rows, where: Places, folder: str) -> None:
+        """Take rows, the places of their model's tensors, and a folder for checkpoints, which is empty."""
         self.rows = rows
         self.where = where
+        self.folder = folder
         self.done: dict[tuple[Learner, str], Run] = {}
         self.twins: dict[Learner, Learner] = {}
         self.lost: set[str] = set()
@@ -168,7 +181,9 @@ class Bench:
         if key not in self.done:
             config = settings(learner.model)
             with _restored(learner.model):
-                run = _run(learner, self.rows, plan, self.where)
+                stops = plan is ROW_BY_ROW and _writes_checkpoints(learner)
+                stop = Stop(f"{self.folder}/{len(self.done)}") if stops else None
+                run = _run(learner, self.rows, plan, self.where, stop)
                 run.facts["config"] = _changed_settings(config, settings(learner.model))
                 self.done[key] = run
         return self.done[key]
@@ -233,25 +248,24 @@ class Bench:
     def _behind_the_stop(self, learner: Learner) -> Results:
         """Return what the steps behind the stop compute in a run that does not stop."""
         run = self.run(learner, ROW_BY_ROW)
-        weights = {name: run.results[name] for name in run.facts["weights"]}
-        return _later(run.facts["losses"][STOP:], run.facts["received"][STOP:]) | weights
+        behind = {name: run.results[name] for name in run.facts["weights"]}
+        return _later(run.facts["losses"][STOP:], run.facts["received"][STOP:]) | behind
 
     def _resumed(self, learner: Learner) -> Results:
         """Return what they compute from the checkpoint that Trainer wrote at the stop."""
-        rows = self.rows.in_dtype(learner.promoted or learner.dtype)
+        stop = self.run(learner, ROW_BY_ROW).stop
+        assert stop is not None
+        if stop.refused is not None:
+            raise stop.refused
+        watch = Watch(learner, self.rows.in_dtype(learner.promoted or learner.dtype))
         before = weights(learner, self.where)
-        with tempfile.TemporaryDirectory() as folder:
-            with _restored(learner.model):
-                _train(Watch(learner, rows), ROW_BY_ROW, self.where, Part(folder, STOP))
-                saved = weights(learner, self.where)
-            watch = Watch(learner, rows)
-            with _restored(learner.model):
-                _train(watch, ROW_BY_ROW, self.where, Part(folder, STOP, is_resumed=True))
-                resumed = weights(learner, self.where)
+        with _restored(learner.model):
+            _train(watch, ROW_BY_ROW, self.where, stop, resumes=True)
+            resumed = weights(learner, self.where)
         self.lost |= {
             name
-            for name, tensor in watch.first.items()
-            if same_bytes(tensor, before[name]) and not same_bytes(tensor, saved[name])
+            for name, tensor in stop.resumed.items()
+            if same_bytes(tensor, before[name]) and not same_bytes(tensor, stop.saved[name])
         }
         return _later(watch.losses, watch.received) | resumed
 
@@ -277,13 +291,6 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors}
 
 
-def settings(model: Any) -> Facts:
-    """Return the plain settings of a model's config."""
-    config: Facts = vars(model.config)
-    plain = (bool, int, float, str, type(None))
-    return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
-
-
 def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
     """Return the settings that a run changed, each with its two values as text."""
     return {
@@ -291,12 +298,6 @@ def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
         for name, value in before.items()
         if name in after and after[name] != value
     }
-
-
-def put_back(model: Any, config: Facts) -> None:
-    """Restore the settings of a model's config: Trainer changes some."""
-    for name, value in config.items():
-        setattr(model.config, name, value)
 
 
 @contextlib.contextmanager
@@ -313,11 +314,10 @@ def _restored(model: Any) -> Iterator[None]:
                 tensor.copy_(before[name])
 
 
-def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
+def _run(learner: Learner, rows: Rows, plan: Plan, where: Places, stop: Stop | None) -> Run:
     rows = rows.in_dtype(learner.promoted or learner.dtype)
     watch = Watch(learner, rows)
-    with tempfile.TemporaryDirectory() as folder:
-        built = _train(watch, plan, where, Part(folder))
+    built = _train(watch, plan, where, stop)
     learner.model.zero_grad(set_to_none=True)
     facts = watch.facts()
     behind = weights(learner, where)
@@ -325,16 +325,20 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
     if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
         numbers["loss"] = [sum(watch.losses)]
     tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
-    return Run({**facts, **built, "weights": list(behind)}, {**tensors, **behind})
+    return Run({**facts, **built, "weights": list(behind)}, {**tensors, **behind}, stop)
 
 
-def _train(watch: Watch, plan: Plan, where: Places, part: Part) -> Facts:
-    """Train as a plan says, and return what Trainer built; its optimizer ends with this call."""
+def _train(
+    watch: Watch, plan: Plan, where: Places, stop: Stop | None, *, resumes: bool = False
+) -> Facts:
+    """Train as a plan says, and return what Trainer built; its optimizer ends with this call.
+
+    ``stop``: where it writes a checkpoint, or ``resumes`` from that of an earlier run.
+    """
     module = importlib.import_module("transformers.trainer")
-    checkpoint = f"{part.folder}/checkpoint-{part.stop}" if part.is_resumed else None
-    with watch.model_watched():
+    with tempfile.TemporaryDirectory() as folder, watch.model_watched():
         arguments = made_arguments(
-            part.folder,
+            stop.folder if stop is not None else folder,
             optim=_OPTIMIZER,
             per_device_train_batch_size=plan.batch,
             gradient_accumulation_steps=plan.accumulated,
@@ -344,12 +348,17 @@ def _train(watch: Watch, plan: Plan, where: Places, part: Part) -> Facts:
             save_strategy="no",
             disable_tqdm=True,
         )
-        trainer = watched(module.Trainer, watch)(
+        trainer = watched(module.Trainer, watch, stop)(
             model=watch.learner.model, args=arguments, train_dataset=watch.rows
         )
         trainer.remove_callback(module.PrinterCallback)
         # a callback that held Trainer would keep the moments until a garbage collection
-        trainer.add_callback(callback(watch, weakref.proxy(trainer), where, part))
+        trainer.add_callback(callback(watch, weakref.proxy(trainer)))
+        if stop is not None:
+            trainer.add_callback(
+                at_stop(stop, lambda: weights(watch.learner, where), resumes=resumes)
+            )
+        checkpoint = stop.checkpoint if stop is not None and resumes else None
         trainer.train(resume_from_checkpoint=checkpoint)
         return _built(trainer, where)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
@@ -22,14 +22,23 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-class Part(NamedTuple):
-    """Which steps of a plan a run does, and the folder that it writes to."""
+STOP = 2
+"""Steps before a stop."""
 
-    folder: str
-    stop: int | None = None
-    """The step behind which it writes a checkpoint and stops; None: it does all."""
-    is_resumed: bool = False
-    """Whether it goes on from the checkpoint of that folder."""
+
+class Stop:
+    """The checkpoint that one run writes, and from which another one goes on."""
+
+    def __init__(self, folder: str) -> None:
+        """Take the folder of the run."""
+        self.folder = folder
+        self.checkpoint = f"{folder}/checkpoint-{STOP}"
+        self.refused: Exception | None = None
+        """What the run raised when it was to write it; the run goes on."""
+        self.saved: Results = {}
+        """Tensor of the checkpoint -> its values at the stop."""
+        self.resumed: Results = {}
+        """The same as the other run begins."""
 
 
 class Watch:
@@ -45,8 +54,6 @@ class Watch:
         self.rates: list[list[float | str]] = []
         """Learning rates of the groups at each update."""
         self.log: list[Facts] = []
-        self.first: Results = {}
-        """Tensor of the checkpoint -> its values as a resumed training begins."""
 
     @contextlib.contextmanager
     def model_watched(self) -> Iterator[None]:
@@ -111,7 +118,7 @@ def _ranges(numbers: list[int]) -> str:
     return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)
 
 
-def watched(trainer_class: type, watch: Watch) -> type:
+def watched(trainer_class: type, watch: Watch, stop: Stop | None = None) -> type:
     """Return a Trainer that tells what each micro-batch contributed, and runs in the precision."""
 
     class Watched(trainer_class):  # type: ignore[misc]
@@ -124,6 +131,16 @@ def watched(trainer_class: type, watch: Watch) -> type:
         def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
             with watch.learner.arithmetic():
                 return super().prediction_step(*args, **kwargs)
+
+        def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+            assert stop is not None
+            config = settings(watch.learner.model)  # a save writes the dtype into it
+            try:
+                super()._save_checkpoint(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  what does not save is trained all the same
+                stop.refused = error
+            finally:
+                put_back(watch.learner.model, config)
 
     return Watched
 
@@ -142,19 +159,11 @@ def _backward_of(learner: Learner) -> Iterator[None]:
         yield
 
 
-def callback(watch: Watch, trainer: Any, where: Places, part: Part) -> Any:
-    """Return a callback that notes rates, the log and first weights, and stops behind a part."""
+def callback(watch: Watch, trainer: Any) -> Any:
+    """Return a callback that notes learning rates and the log."""
     module = importlib.import_module("transformers.trainer_callback")
 
     class Callback(module.TrainerCallback):  # type: ignore[misc, name-defined]
-        def on_train_begin(self, *_args: Any, **_kw: Any) -> None:
-            if part.is_resumed:
-                watch.first = weights(watch.learner, where)
-
-        def on_step_end(self, _args: Any, state: Any, control: Any, **_kw: Any) -> None:
-            if state.global_step == part.stop and not part.is_resumed:
-                control.should_save = control.should_training_stop = True
-
         def on_pre_optimizer_step(self, *_args: Any, **_kw: Any) -> None:
             # 4.49 gives callbacks no optimizer
             groups = trainer.optimizer.param_groups
@@ -168,6 +177,36 @@ def callback(watch: Watch, trainer: Any, where: Places, part: Part) -> Any:
     return Callback()
 
 
+def at_stop(stop: Stop, now: Callable[[], Results], *, resumes: bool) -> Any:
+    """Return a callback that has a checkpoint written, or notes what was loaded from it; ``now`` gives the weights."""
+    module = importlib.import_module("transformers.trainer_callback")
+
+    class AtStop(module.TrainerCallback):  # type: ignore[misc, name-defined]
+        def on_train_begin(self, *_args: Any, **_kw: Any) -> None:
+            if resumes:
+                stop.resumed = now()
+
+        def on_step_end(self, _args: Any, state: Any, control: Any, **_kw: Any) -> None:
+            if state.global_step == STOP and not resumes:
+                stop.saved = now()
+                control.should_save = True
+
+    return AtStop()
+
+
 def weights(learner: Learner, where: Places) -> Results:
     """Return a copy of what a model holds of each tensor of the checkpoint."""
     return {name: w.clone() for name, w in origin.weights(learner.model, where).items()}
+
+
+def settings(model: Any) -> Facts:
+    """Return the plain settings of a model's config."""
+    config: Facts = vars(model.config)
+    plain = (bool, int, float, str, type(None))
+    return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
+
+
+def put_back(model: Any, config: Facts) -> None:
+    """Restore the settings of a model's config: Trainer changes some."""
+    for name, value in config.items():
+        setattr(model.config, name, value)
