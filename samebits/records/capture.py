@@ -224,6 +224,8 @@ class WeightsSignal(Record):
     """Number of tensors in the checkpoint files."""
     unused: tuple[str, ...] = ()
     """Tensors of the checkpoint that no tensor in memory contains."""
+    unlisted: tuple[str, ...] = ()
+    """Tensors that shards of the checkpoint hold, and that its index leaves out."""
     adapter_lost: dict[str, str] = Field(default_factory=dict)
     """Tensors of an adapter beside the model that no tensor in memory contains -> the one of the same name
     and shape; '' if there is none."""

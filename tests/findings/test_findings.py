@@ -20,6 +20,7 @@ from samebits.records.capture import (
     LoadFacts,
     Skip,
     TokenFacts,
+    WeightsSignal,
 )
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.comparison import SignalComparison
@@ -525,6 +526,18 @@ def test_a_loaded_tensor_that_is_drawn_anew_is_told_from_one_that_is_missing():
     assert codes_of(drawn(in_checkpoint=True, without=("_init_weights",))) == ["SB303"]
     assert codes_of(drawn(in_checkpoint=False, missing_keys=("q",))) == ["SB304"]
     assert codes_of(drawn(in_checkpoint=False)) == []
+
+
+@pytest.mark.parametrize(("in_index", "codes"), [(False, ["SB322"]), (True, ["SB310"])])
+def test_a_tensor_that_the_index_leaves_out_accuses_no_load(in_index, codes):
+    """4.57 reads the names from the index and 5.x the shards: 4.57 was called wrong, with two untrue reasons."""
+    lost = drawn(in_checkpoint=True, missing_keys=() if in_index else ("q",), without=())
+    weights = WeightsSignal(
+        tensors={}, checkpoint_tensors=2, unlisted=("other",) if in_index else ("q",)
+    )
+    assert codes_of(with_signals(lost, weights=weights)) == codes
+    loaded = sound(Memory(), integrity=integrity(q={"source": "loaded"}), weights=weights)
+    assert codes_of(loaded) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """cell.weights: every layout that carries the same numbers is traced, nothing else is."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,16 @@ def checkpoint(**tensors):
         folder / "model.safetensors",
     )
     return Checkpoint.find(str(folder), None)
+
+
+def test_what_the_index_leaves_out_of_its_shards_is_listed():
+    for named, unlisted in ((("a",), ("b",)), (("a", "b"), ())):
+        folder = Path(tempfile.mkdtemp())
+        save_file({"a": torch.ones(2), "b": torch.ones(3)}, folder / "shard.safetensors")
+        index = {"weight_map": dict.fromkeys(named, "shard.safetensors")}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+        found = Checkpoint.find(str(folder), None)
+        assert (set(found), found.unlisted) == ({"a", "b"}, unlisted)
 
 
 def numbers(*shape, seed=0):

@@ -276,6 +276,12 @@ def test_a_checkpoint_that_contradicts_its_config_accuses_no_release():
     assert found.side.why == "not known: the checkpoint contradicts its config.json (SB406)"
     assert found.do.startswith("Write `tie_word_embeddings: false`")
     assert faults(report.rows[0], report) == {}
+    lost = Explanation(code="SB322", where="lm_head.weight", stack=OLD)
+    report = one(diverged(step("logits", 1.0, 1.0), explained_by=(lost,)), rules=texts(["SB322"]))
+    assert (
+        answer(report).side.why
+        == "not known: the index of the checkpoint contradicts its shards (SB322)"
+    )
 
 
 # since when

@@ -341,6 +341,7 @@ def weights(
         "tensors": {name: tensors[name] for name in state if name in tensors},
         "checkpoint_tensors": len(checkpoint) if checkpoint is not None else 0,
         "unused": sorted(set(checkpoint or ()) - (tracer.used if tracer else set())),
+        "unlisted": checkpoint.unlisted if checkpoint is not None else (),
         "adapter_lost": _lost(added, state) if added is not None else {},
     }
 

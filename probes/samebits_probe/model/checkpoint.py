@@ -114,6 +114,8 @@ class Checkpoint:
         self._pickled: dict[str, torch.Tensor] = {}
         self._open: dict[Path, Any] = {}
         self._read: Counter[Path] = Counter()
+        self.unlisted: tuple[str, ...] = ()
+        """Tensors in the shards that the index, which names these shards for others, does not name."""
         for file in files:
             for name in self._read_names(file):
                 self._file_of[name] = file
@@ -156,9 +158,12 @@ class Checkpoint:
                 continue
             if not sharded:
                 return cls([path])
-            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+            listed = json.loads(path.read_text("utf-8"))["weight_map"]
+            shards = sorted(set(listed.values()))
             located = [_located(source, f"{prefix}{shard}", revision) for shard in shards]
-            return cls([file for file in located if file is not None])
+            checkpoint = cls([file for file in located if file is not None])
+            checkpoint.unlisted = tuple(sorted(set(checkpoint) - set(listed)))
+            return checkpoint
         expected = ", ".join(f"{prefix}{name}" for name, _ in _layouts(variant))
         raise NoCheckpoint(f"none of {expected} in {source}")
 

@@ -30,7 +30,7 @@ MAX_REMEDY = 150
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 """Verdicts of which the release is worth finding."""
 _NOTHING = "Nothing"
-_RANDOM = ("SB302", "SB304")
+_RANDOM = ("SB302", "SB304", "SB322")
 """Parameters that hold what memory held, or random numbers: their release is right about nothing."""
 _UNFED = "If forward needs inputs that samebits does not make, name them: --inputs FILE, or inputs: in matrix.yaml"
 _BROKEN = "Mend the model or its files: every release of this run raises this"

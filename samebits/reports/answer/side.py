@@ -31,8 +31,11 @@ NOT_KNOWN = "not known: no finding or consistency check shows it"
 _UNREAD = "unread parameter"
 CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
-_CONTRADICTION = "SB406"
-"""config.json states what the tensors of the checkpoint contradict: no release can know which is meant."""
+_CONTRADICTIONS = {
+    "SB406": "the checkpoint contradicts its config.json",
+    "SB322": "the index of the checkpoint contradicts its shards",
+}
+"""Files that contradict each other, so that no release can know which is meant."""
 _OTHER_OUTPUT = "SB912"
 """Layers and logits are the same, and an output holds another tensor: which one is meant only its reader knows."""
 _MAX_REASON = 160
@@ -174,8 +177,9 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     name = _name(text)
     others = [code for code in codes if code != text.code]
     found = ", ".join([text.code, *others])
-    if _CONTRADICTION in codes:
-        return Side("", codes, f"not known: the checkpoint contradicts its config.json ({found})")
+    for code in codes:
+        if code in _CONTRADICTIONS:
+            return Side("", codes, f"not known: {_CONTRADICTIONS[code]} ({found})")
     if _may_be_design(cell):
         return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
