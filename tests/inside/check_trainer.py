@@ -359,6 +359,41 @@ def test_a_model_that_takes_items_and_ignores_them_breaks_accumulation():
     assert Tried(made).relation()["broken"]
 
 
+def without_items(scale=lambda loss, labels: loss):
+    """Return a model that Trainer gives no number of items, with another loss."""
+    made = model()
+
+    class Means(type(made)):
+        accepts_loss_kwargs = False
+
+        def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+            output = super().forward(input_ids, attention_mask, labels=labels, **kwargs)
+            output.loss = scale(output.loss, labels)
+            return output
+
+    made.__class__ = Means
+    return made
+
+
+def test_means_of_micro_batches_are_compared_on_rows_with_equally_many_labels():
+    """GLM-4.6V of 5.2.0: accelerate divided by the number of micro-batches, as Trainer did; nothing named the side."""
+    module = trainer_module()
+    assert Tried(without_items()).relation()["broken"] == TWICE
+    plain = module.Trainer.compute_loss
+
+    def undivided(self, *args, **kwargs):
+        return plain(self, *args, **kwargs) * self.args.gradient_accumulation_steps
+
+    with mock.patch.object(module.Trainer, "compute_loss", undivided):
+        assert Tried(without_items()).relation()["broken"] != TWICE
+
+
+def test_a_loss_that_is_no_mean_of_rows_is_not_compared():
+    summed = Tried(without_items(lambda loss, labels: loss * (labels[:, 1:] != -100).sum()))
+    (left,) = summed.bench.relation(summed.learner, "causal-lm")["inapplicable"]
+    assert left["reason"] == "its loss of a batch is not the mean of those of its rows"
+
+
 def test_clipping_that_is_left_out_shows_in_the_weights_alone():
     trainer_module()
     clean = Tried()

@@ -9,7 +9,9 @@ from samebits.compare.describe import some
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
+    TRAINER,
     TrainerChange,
+    TrainerComparison,
     TrainerItem,
     TrainerRunName,
     TrainerSubject,
@@ -143,6 +145,19 @@ def _resumed(case: Case) -> Iterator[Sighting]:
     )
 
 
+def _accumulates_otherwise(case: Case, comparison: TrainerComparison) -> bool:
+    """Return True if one side's Trainer breaks accumulation, from which what it computes then follows."""
+    answer = TRAINER.in_row(case.answers)
+    stacks = {} if answer is None else answer.stacks
+    sides = (stacks.get(side) for side in (comparison.reference, case.capture.cell.stack))
+    return any(
+        relation.relation == _BY_TRAINER and relation.broken
+        for report in sides
+        if report is not None and report.relations is not None
+        for relation in report.relations.relations
+    )
+
+
 def _broken(case: Case) -> dict[str, TrainingRelation]:
     reports = (step_in(case), report_in(case))
     ways = (report.relations for report in reports if report is not None)
@@ -161,7 +176,7 @@ def _other_numbers(case: Case) -> Iterator[Sighting]:
         return
     if any(change.is_cause for change in comparison.changes):
         return
-    follows_from_accumulation = _BY_TRAINER in _broken(case)
+    follows_from_accumulation = _accumulates_otherwise(case, comparison)
     items = [
         item
         for item in comparison.items

@@ -98,6 +98,12 @@ def test_numbers_of_trainer_that_nothing_explains_are_named():
     report = by_trainer(first=accumulated, items=[accumulated])
     assert codes_of_trainer(report) == ["SB857"]
     assert codes_of_trainer(report, relation=BROKEN_BY_TRAINER) == ["SB854"]
+    of_the_reference = case_of_trainer(by_trainer(first=accumulated, items=[accumulated]))
+    answer, relations = of_the_reference.answers["trainer"], {"relations": [BROKEN_BY_TRAINER]}
+    broken = TrainerReport.model_validate({"relations": relations})
+    stacks = {**answer.stacks, "4.48": broken}
+    answers = {**of_the_reference.answers, "trainer": TrainerOfRow(stacks=stacks)}
+    assert codes(replace(of_the_reference, answers=answers)) == []
     report = by_trainer("rounding", items=[item | {"outcome": "rounding"}])
     assert codes_of_trainer(report) == []
 

@@ -93,6 +93,21 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
         }
         return rows
 
+    def even(self) -> Rows:
+        """Return the same rows with equally many labels in each, so that their mean is that of the batch."""
+        labels = self.kwargs["labels"]
+        if labels.ndim != 2:
+            raise NoMeaning("its losses are means of micro-batches, of labels that are no row")
+        counted = labels != IGNORED
+        counted[:, 0] = False  # a causal loss leaves this one out
+        n = int(counted.sum(1).min())
+        if not n:
+            raise NoMeaning("its losses are means of micro-batches, and a row has no label")
+        rows = copy.copy(self)
+        kept = counted & (counted.cumsum(1) <= n)
+        rows.kwargs = self.kwargs | {"labels": labels.masked_fill(~kept, IGNORED)}
+        return rows
+
     def __len__(self) -> int:
         return ROWS
 
@@ -231,11 +246,12 @@ class Bench:
             raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
         counted = {row for forward in first for row in forward["counts"]}
+        bench = self
         if len(counted) > 1 and any(forward["items"] is None for forward in first):
-            raise NoMeaning(
-                "Trainer passes it no num_items_in_batch, so its losses are means of micro-batches"
-            )
-        return self._way(ONE_BATCH), self._way(ACCUMULATED)
+            # its losses are means of micro-batches, which are that of a batch where each counts as many labels
+            bench = Bench(self.rows.even(), self.where)
+            _require_mean(learner, bench.rows)
+        return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
 
     def _way(self, plan: Plan) -> Way:
         return lambda learner: self.run(learner, plan).results
@@ -270,6 +286,21 @@ class Bench:
         return _later(watch.losses, watch.received) | resumed
 
 
+def _require_mean(learner: Learner, rows: Rows) -> None:
+    """Raise NoMeaning unless a model's own loss of a batch is the mean of those of its rows."""
+    batch = torch.utils.data.default_collate([rows[i] for i in range(ROWS)])
+    with torch.no_grad():
+        whole = learner.forward(batch).loss
+        parts = [
+            learner.forward({name: value[i : i + 1] for name, value in batch.items()}).loss
+            for i in range(ROWS)
+        ]
+    if float((torch.stack(parts).mean() - whole).abs()) > _NO_MEAN * float(whole.abs()):
+        raise NoMeaning("its loss of a batch is not the mean of those of its rows")
+
+
+_NO_MEAN = 1e-2
+"""Part of a loss by which it is another number than a mean, be it one of bfloat16."""
 _OPTIMIZER = "adamw_torch"
 """Not the default, which is fused in some releases: then all weights would differ by rounding."""
 
