@@ -109,7 +109,7 @@ def _answers(line: dict[str, Any] | None) -> list[str]:
 
 def has_class(fact: dict[str, Any]) -> bool:
     """Return True for a type with a model class that computes something."""
-    return fact["why"] != NO_CLASS and not fact["why"].endswith(NO_FORWARD)
+    return fact["why"] != NO_CLASS and NO_FORWARD not in fact["why"]
 
 
 def runs_everywhere(name: str, all_facts: dict[str, Any]) -> bool:

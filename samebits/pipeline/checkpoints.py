@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from samebits_wire.jobs import BuildJob
 
 
-_OWN_LIMITS = {"NoneMade", "TooLarge"}
+_NO_FORWARD = "NoForward"
+_OWN_LIMITS = {"NoneMade", "TooLarge", _NO_FORWARD}
 """Exceptions of ``build: {auto: true}`` for a type that it knows no plan for; no release is to blame."""
 
 
@@ -203,7 +204,8 @@ class RunCheckpoints:
             return made
         kind, _, reason = ended.said.partition(": ")
         if kind in _OWN_LIMITS:
-            msg = f"samebits makes no tiny model of {model.build.architecture}: {reason}. Name a checkpoint of it instead"
+            msg = f"samebits makes no tiny model of {model.build.architecture}: {reason}"
+            msg += "" if kind == _NO_FORWARD else ". Name a checkpoint of it instead"
             raise _NoPlan(msg, machine=True)
         msg = f"{builder.id} could not make the checkpoint: "
         msg += ended.why if ended.stopped else f"{ended.reason}\n{tail(log)}"

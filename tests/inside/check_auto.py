@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 from samebits_probe.jobs import auto
-from samebits_probe.model import choice, repairs
+from samebits_probe.model import choice, composite, inputs, repairs
 
 COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
 N_DRAWN = 4
@@ -195,6 +195,39 @@ def test_a_class_that_a_release_only_names_is_none():
         except auto.NoneMade:
             continue
         raise AssertionError(name)
+
+
+def test_a_class_without_a_forward_names_its_parts_that_have_one():
+    """Bark and Qwen3-Omni generate with their parts: what they compute was not observed, nor was said how to."""
+    try:
+        auto.model_class("bark")
+    except auto.NoForward as reason:
+        said = str(reason)
+    assert "BarkModel has no forward" in said
+    parts = ["BarkSemanticModel", "BarkCoarseModel", "BarkFineModel"]
+    assert composite.parts(transformers.BarkModel) == parts
+    assert all(f"transformers:{name}" in said for name in parts)
+    assert not composite.has_no_forward(transformers.LlamaForCausalLM)
+    made = auto.make("llama", 1, named=transformers.LlamaModel)
+    assert type(made.model) is transformers.LlamaModel
+    assert not made.refused
+
+
+def test_a_long_prompt_reaches_past_windows_chunks_and_the_limit_of_a_rope():
+    """A prompt of 40 tokens was within a dynamic rope of 64 positions, and within chunks of 64."""
+    plain = {"max_position_embeddings": 4096, "rope_theta": 10000.0}
+    dynamic = {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
+    for fields, length in (
+        ({}, 40),
+        ({"sliding_window": 512}, 520),
+        ({"attention_chunk_size": 64}, 72),
+        ({"attention_chunk_size": 8192}, 40),
+        ({"max_position_embeddings": 64, **dynamic}, 72),
+        ({"max_position_embeddings": 64}, 40),
+        (dynamic, 40),
+    ):
+        config = transformers.LlamaConfig(**plain | fields)
+        assert inputs.past_window(config) == length, fields
 
 
 def test_text_that_needs_an_image_has_one():

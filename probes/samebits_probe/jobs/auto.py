@@ -20,7 +20,7 @@ import torch
 import transformers
 
 from samebits_probe.jobs import inputs as jobs_inputs
-from samebits_probe.model import forks, outputs, repairs, scale, shrink
+from samebits_probe.model import composite, forks, outputs, repairs, scale, shrink
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
@@ -68,7 +68,6 @@ _MOST_UNFED = 4
 """Plans after which a type is given up for which no inputs are known: those of the first may have the wrong sizes."""
 _TOWERS = ("vision_config", "audio_config")
 """Parts of a config that hold a tower each."""
-_NO_FORWARD = "has no forward"
 _NO_CLASS = "transformers has no model class for it"
 
 Prompt = tuple[str, dict[str, Any]]
@@ -77,6 +76,10 @@ Prompts = tuple[Prompt, ...]
 
 class NoneMade(Exception):  # noqa: N818
     """No tiny model can be made; the message is the reason."""
+
+
+class NoForward(NoneMade):
+    """A class computes nothing by itself; the message names its parts that do."""
 
 
 class TooLarge(NoneMade):
@@ -148,9 +151,9 @@ def _takes(model_class: Any, config_class: Any) -> bool:
 
 
 def _with_forward(found: Any) -> Any:
-    """Return a class. Raises NoneMade if it has no forward, as a codec may have."""
-    if found.forward is torch.nn.Module.forward:
-        raise NoneMade(f"{found.__name__} {_NO_FORWARD}")
+    """Return a class. Raises NoForward if it has no forward, as a codec may have."""
+    if composite.has_no_forward(found):
+        raise NoForward(composite.why(found))
     return found
 
 
@@ -358,11 +361,18 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
 
 
 def make(
-    architecture: str, seed: int, given: dict[str, Any] | None = None, head: str | None = None
+    architecture: str,
+    seed: int,
+    given: dict[str, Any] | None = None,
+    head: str | None = None,
+    named: Any = None,
 ) -> Made:
-    """Return a tiny model of a type, with the fields of its config that are given as they are."""
-    cls = model_class(architecture, head)
-    config_class = transformers.CONFIG_MAPPING[architecture]
+    """Return a tiny model of a type, with the fields of its config that are given as they are.
+
+    ``named`` is the class that a user names; its own config class then counts, as that of a part of the type.
+    """
+    cls = _with_forward(named) if named is not None else model_class(architecture, head)
+    config_class = getattr(named, "config_class", None) or transformers.CONFIG_MAPPING[architecture]
     default = _default(config_class)
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
@@ -546,7 +556,7 @@ def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
         config = copy.deepcopy(model.config)
         config.architectures = [type(model).__name__]
         config.save_pretrained(folder)
-        chooser = jobs_inputs.Chooser(_inputs_job(folder))
+        chooser = jobs_inputs.Chooser(_inputs_job(folder, model))
         made: list[Prompt] = []
         reasons: dict[str, None] = {}
         for facts in (chooser.plain, chooser.beside):
@@ -562,8 +572,10 @@ def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
         return tuple(made), tuple(reasons)
 
 
-def _inputs_job(folder: str) -> Any:
+def _inputs_job(folder: str, model: Any) -> Any:
     source = {"source": folder, "revision": None, "trust_remote_code": False, "prompts": _PROMPTS}
+    if model.config.model_type not in transformers.CONFIG_MAPPING:  # a part of a type
+        source["model_class"] = f"{type(model).__module__}:{type(model).__name__}"
     return {"model": source, "places": {}, "store": {"root": folder}}
 
 

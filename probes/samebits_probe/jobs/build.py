@@ -7,7 +7,7 @@ from typing import Any
 import transformers
 
 from samebits_probe.jobs import auto, config_variants
-from samebits_probe.model import build
+from samebits_probe.model import build, packages
 from samebits_probe.process import progress
 from samebits_wire.jobs import BuildJob
 
@@ -23,10 +23,12 @@ def _tiny(job: BuildJob) -> tuple[Any, dict[str, Any]]:
     """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe."""
     recipe = job["recipe"]
     is_known = recipe["architecture"] in transformers.CONFIG_MAPPING
-    if not recipe.get("auto") or job.get("model_class") is not None or not is_known:
+    if not recipe.get("auto") or not is_known:
         return None, {}
-    head = build.HEADS.get(recipe["head"])
-    made = auto.make(recipe["architecture"], recipe["seed"], recipe["config"], head)
+    packages.import_all(job.get("imports", ()))
+    name, head = job.get("model_class"), build.HEADS.get(recipe["head"])
+    named = packages.named_class(name) if name is not None else None
+    made = auto.make(recipe["architecture"], recipe["seed"], recipe["config"], head, named)
     if made.refused:
         raise auto.NoneMade(made.refused)
     if number := recipe.get("config_variant", 0):

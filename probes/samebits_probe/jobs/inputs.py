@@ -22,6 +22,7 @@ import torch
 from samebits_probe.model import (
     alone,
     choice,
+    composite,
     input_set,
     inputs,
     load,
@@ -263,6 +264,8 @@ class Chooser:
         return facts | {"optional": optional}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
+        if composite.has_no_forward(self.model_class):
+            raise choice.NotFed(composite.why(self.model_class))
         arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)

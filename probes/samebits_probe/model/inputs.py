@@ -19,10 +19,14 @@ import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import NotFed
+from samebits_probe.model.scaling import scalings
 
 Prompt = dict[str, Any]
 
 _WINDOW_FIELDS = ("sliding_window", "attention_window_size", "local_attention", "window_size")
+_CHUNK = "attention_chunk_size"
+_PAST = 8
+"""Tokens of a prompt past a window."""
 _LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 _MAX_LENGTH = 4096
 """Maximum length of a prompt that must exceed a window: a probe is not a stress test."""
@@ -87,13 +91,15 @@ def vocabulary(config: Any) -> int:
 
 
 def past_window(config: Any) -> int:
-    """Return a length past the sliding window and past the length at which rope scaling starts.
+    """Return a length past the sliding window, and past chunks of attention and the limit of a rope that are near enough.
 
     A model with learned positions gets at most as many as it has; rotary ones are unlimited.
     """
     windows = [value for field in _WINDOW_FIELDS for value in forks.values_of(config, field)]
-    window = max((w for w in windows if isinstance(w, int) and w > 0), default=0)
-    length = max(window + 8, _PLAIN_LENGTH)
+    starts = [*forks.values_of(config, _CHUNK), *(rope.limit for rope in scalings(config))]
+    near = [n for n in starts if isinstance(n, int) and n + _PAST <= _MAX_LENGTH]
+    window = max((w for w in (*windows, *near) if isinstance(w, int) and w > 0), default=0)
+    length = max(window + _PAST, _PLAIN_LENGTH)
     if forks.rope_settings(config).get("rope_theta") is not None:
         return min(length, _MAX_LENGTH)
     lengths = [forks.value_of(config, field) for field in _LENGTH_FIELDS]

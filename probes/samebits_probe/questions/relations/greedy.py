@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from samebits_probe.model import forks, load
+from samebits_probe.model.scaling import scalings
 from samebits_probe.process import progress
-from samebits_probe.questions.relations import rope
 from samebits_probe.questions.relations.cases import lengths
 from samebits_probe.questions.relations.tokens import Decoded, Pair, TokenRelation, Trial
 from samebits_probe.questions.relations.ways import Ids, Subject, Way
@@ -56,8 +56,8 @@ def _too_far(subject: Subject) -> str | None:
 
 def _switch(subject: Subject) -> int:
     """Return the length beyond which a rope has other frequencies, for which its class makes the cache anew; 0 for none."""
-    scalings = rope.scalings(subject.text)
-    return next((scaling.limit for scaling in scalings if scaling.kind == "longrope"), 0)
+    ropes = scalings(subject.text)
+    return next((rope.limit for rope in ropes if rope.kind == "longrope"), 0)
 
 
 def _across_switch(subject: Subject) -> Iterator[Trial]:
