@@ -234,6 +234,26 @@ def _shard_faults(folder: Path, index: str) -> Iterator[str]:
             yield from _damage(folder / name)
 
 
+def holds_plain_floats(folder: Path) -> bool:
+    """Return True if a folder has safetensors, and none of them holds numbers of fewer than 16 bits, or packed ones."""
+    dtypes = {dtype for path in folder.glob("*.safetensors") for dtype in _dtypes(path)}
+    return bool(dtypes) and dtypes <= _PLAIN
+
+
+_PLAIN = {"F64", "F32", "F16", "BF16"}
+
+
+def _dtypes(path: Path) -> set[str]:
+    """Return the dtypes in a safetensors file; {""} for one that is damaged."""
+    try:
+        with path.open("rb") as file:
+            length = _LENGTH.unpack(file.read(_LENGTH.size))[0]
+            entries = json.loads(file.read(min(length, _MAX_HEADER)))
+        return {entry["dtype"] for name, entry in entries.items() if name != "__metadata__"}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, struct.error):
+        return {""}
+
+
 def _leaves_folder(name: str) -> bool:
     return Path(name).is_absolute() or Path(os.path.normpath(name)).parts[:1] == ("..",)
 

@@ -150,7 +150,7 @@ def _unknown(
     path = folder / "config.json"
     config = checkpoint.read_config(path)
     if not model.packages and not any(stack.packages for stack in stacks):
-        yield from _needs_packages(config, order)
+        yield from _needs_packages(config, folder, order)
     yield from _other_base(folder)
     if checkpoint.brings_class(config, model) or "pretrained_cfg" in config:
         return
@@ -224,7 +224,7 @@ def _other_base(folder: Path) -> Iterator[str]:
         )
 
 
-def _needs_packages(config: dict[str, object], order: Order) -> Iterator[str]:
+def _needs_packages(config: dict[str, object], folder: Path, order: Order) -> Iterator[str]:
     settings = config.get("quantization_config")
     method = settings.get("quant_method") if isinstance(settings, dict) else None
     if isinstance(settings, dict) and (
@@ -241,8 +241,14 @@ def _needs_packages(config: dict[str, object], order: Order) -> Iterator[str]:
         if order.checks
         else f"packages: [{', '.join(packages)}]"
     )
+    what = f"its weights are quantised with {method}, which"
+    if checkpoint.holds_plain_floats(folder):
+        what = (
+            f"its config.json says that the weights are quantised with {method}, and its files hold plain floats "
+            "alone: remove quantization_config if they were dequantised. Quantised weights"
+        )
     yield (
-        f"its weights are quantised with {method}, which transformers loads only beside "
+        f"{what} transformers loads only beside "
         f"{' and '.join(packages)}, and no environment has {'it' if len(packages) == 1 else 'them'}: "
         f"add {how}. Some methods also need a GPU (--devices cuda)"
     )

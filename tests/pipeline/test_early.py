@@ -358,6 +358,22 @@ def test_quantised_weights_name_the_packages_that_load_them(tmp_path, settings, 
     assert faults(tmp_path, "{path: m, packages: optimum}") is None
 
 
+@pytest.mark.parametrize(("dtype", "is_left_over"), [("F32", True), ("F8_E4M3", False)])
+def test_a_quantisation_that_config_alone_states_is_said_to_be_left_over(
+    tmp_path, dtype, is_left_over
+):
+    folder = checkpoint(tmp_path / "m", CONFIG | {"quantization_config": {"quant_method": "fp8"}})
+    width = 4 if dtype == "F32" else 1
+    tensors = {"w": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2 * width]}}
+    header = json.dumps(tensors).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(2 * width)
+    (folder / "model.safetensors").write_bytes(content)
+    said = faults(tmp_path)
+    assert ("remove quantization_config if they were dequantised" in said) == is_left_over
+    assert ("its weights are quantised with fp8" in said) != is_left_over
+    assert "--package accelerate" in said
+
+
 def test_an_adapter_that_names_another_folder_as_its_base_is_refused(tmp_path):
     """4.57 loads the other folder, whose files no cache key contains."""
     folder = checkpoint(tmp_path / "m")
