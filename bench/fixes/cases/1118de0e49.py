@@ -1,0 +1,65 @@
+"""A model with code of its own keeps its head tied to its embeddings.
+
+https://github.com/huggingface/transformers/pull/44469
+"""
+
+import json
+from pathlib import Path
+
+import transformers
+from sizes import GROUPED
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "options": ("--trust-remote-code",),
+    "symptom": "the head of a model with code of its own is not tied to its embeddings, and stays on the meta device",
+    "area": "loading and saving",
+    "signals": ("weights", "logits"),
+    "findings": ("SB303", "SB404"),
+    "says": (r"lm_head.*(tied|tie\b)", r"(tied|tie\b).*lm_head"),
+    "source": ("mark_tied_weights_as_initialized", "tie_weights", "lm_head"),
+}
+CODE = '''"""A Llama with code of its own."""
+
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class OwnConfig(LlamaConfig):
+    """Has a type of its own."""
+
+    model_type = "own_llama"
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    """Computes what Llama computes."""
+
+    config_class = OwnConfig
+'''
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with code of its own and a tied head."""
+    config = transformers.LlamaConfig(
+        vocab_size=64, **GROUPED, initializer_range=0.3, tie_word_embeddings=True
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
+    path = Path(folder, "config.json")
+    values = json.loads(path.read_text("utf-8")) | {
+        "model_type": "own_llama",
+        "architectures": ["OwnForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "modeling_own.OwnConfig",
+            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
+        },
+    }
+    path.write_text(json.dumps(values, indent=2), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return whether the head is the embeddings, and where it lies."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    head = model.get_output_embeddings().weight
+    return {"tied": head is model.get_input_embeddings().weight, "on": head.device.type}

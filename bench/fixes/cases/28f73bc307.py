@@ -1,0 +1,47 @@
+"""GPT-2 takes the number of tokens by which its loss is divided, as the Trainer gives it.
+
+https://github.com/huggingface/transformers/pull/35875
+"""
+
+import torch
+import transformers
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "4.48.2",
+    "after": "4.48.3",
+    "made": "4.48.2",
+    "symptom": "GPT-2's forward refuses num_items_in_batch: TypeError; the Trainer does not give it",
+    "area": "loss",
+    "says": (r"num_items_in_batch", r"(?i)accumulat"),
+    "source": ("GPT2LMHeadModel.forward", "loss_function"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny GPT-2 with its tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    config = transformers.GPT2Config(
+        vocab_size=64,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=64,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the loss of a row that is one of several of a step, or the exception."""
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+    ids = torch.tensor([[1, 5, 6, 7, 8, 9]])
+    try:
+        with torch.no_grad():
+            loss = model(input_ids=ids, labels=ids, num_items_in_batch=10).loss
+    except TypeError as error:
+        return f"TypeError: {error}"
+    return round(loss.item(), 3)

@@ -1,0 +1,48 @@
+"""CamemBERT as a decoder ties its head to its embeddings.
+
+https://github.com/huggingface/transformers/pull/45031
+"""
+
+import torch
+import transformers
+from sizes import SMALL
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.4.0",
+    "symptom": "CamembertForCausalLM cannot be made: its tied keys name camembert and not roberta",
+    "area": "loading and saving",
+    "signals": ("weights", "logits"),
+    "failure": "tie_weights_keys",
+    "says": (r"lm_head\.decoder", r"tied_weights_keys"),
+    "source": ("CamembertForCausalLM", "modeling_camembert.py", "tie_weights", "lm_head"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny CamemBERT as a decoder."""
+    config = transformers.CamembertConfig(
+        vocab_size=64,
+        **SMALL,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        is_decoder=True,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.CamembertForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the head has the bytes of the embeddings, or the exception."""
+    try:
+        model = transformers.CamembertForCausalLM.from_pretrained(folder).eval()
+        with torch.no_grad():
+            model(torch.arange(3, 9)[None])
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}"[:150]
+    weights = (model.get_output_embeddings().weight, model.get_input_embeddings().weight)
+    head, embeddings = (weight.detach().numpy().tobytes() for weight in weights)
+    return {"tied": head == embeddings}
