@@ -1939,8 +1939,36 @@ RENAMED = WITHIN | {"class_name": "ForVideos"}
 )
 def test_names_of_a_model_that_one_release_has_elsewhere(reference, candidate, expected):
     sides = used("4.48", names=reference), used(names=candidate)
-    case = Case(sides[1], reference=sides[0])
-    assert codes(case) == (["SB959"] if expected else [])
+    _expect_names(Case(sides[1], reference=sides[0]), "SB959", expected)
+
+
+HANDS = {"class_name": "OfTwo", "own": ("text_config", "width"), "shared": ("model_type",)}
+LEAVES = HANDS | {"own": ("text_config",), "within": {"width": "text_config"}}
+DROPS = LEAVES | {"within": {}}
+FOR_ALL = DROPS | {"shared": ("model_type", "width")}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (HANDS, LEAVES, "AttributeError for width; there is config.text_config.width"),
+        (LEAVES, HANDS, "has width"),
+        (HANDS, DROPS, None),  # no part has it any more
+        (DROPS, HANDS, None),  # the newer release brings it
+        (HANDS, FOR_ALL, None),
+        (FOR_ALL, LEAVES, None),  # all configs had it
+        (HANDS, LEAVES | {"class_name": "OfThree"}, None),
+        (LEAVES, LEAVES, None),
+        (HANDS, None, None),  # it was not asked
+    ],
+)
+def test_fields_of_parts_that_the_config_of_one_release_answers(reference, candidate, expected):
+    sides = used("4.48", config_names=reference), used(config_names=candidate)
+    _expect_names(Case(sides[1], reference=sides[0]), "SB961", expected)
+
+
+def _expect_names(case, code, expected):
+    assert codes(case) == ([code] if expected else [])
     lines = [finding.evidence[1] for finding in findings(case)]
     assert lines == ([f"5.x: {expected}"] if expected else [])
     raising = {finding.raises for finding in findings(case)}

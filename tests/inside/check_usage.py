@@ -516,6 +516,32 @@ def test_names_are_those_of_the_models_own_classes():
     assert "lm_head" not in answer["within"], "the outer model has one, too"
 
 
+class Handing(transformers.CLIPConfig):
+    """Hands the names that it lacks to a part, as configs of 4.57 do."""
+
+    def __getattr__(self, name):
+        if name == "patch_size":
+            return vars(self)["vision_config"].patch_size
+        raise AttributeError(name)
+
+
+def test_a_config_answers_its_own_fields_and_leaves_others_to_its_parts():
+    plain = clip().model
+    answer = ask(names.config_names, plain)
+    assert {"projection_dim", "text_config"} <= {*answer["own"]}
+    assert answer["within"]["patch_size"] == "vision_config"
+    assert answer["within"]["vocab_size"] == "text_config"
+    assert "model_type" not in {*answer["own"], *answer["within"]}, "each config has one"
+    plain.config.__class__ = Handing
+    handed = ask(names.config_names, plain)
+    assert "patch_size" in handed["own"]
+    assert handed["within"].keys() == answer["within"].keys() - {"patch_size"}
+
+
+def test_a_config_without_parts_has_no_names_of_parts():
+    raised(NoMeaning, ask, names.config_names, tiny.model())
+
+
 def test_a_model_without_such_methods_has_no_features():
     assert features.features(Subject(tiny.model(), "causal-lm", Path())) == {}
 

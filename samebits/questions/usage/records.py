@@ -238,18 +238,19 @@ class Features(Record):
 
 
 class Names(Record):
-    """The methods, properties and parts by which users reach into a model."""
+    """The names by which users reach into a model, or into its config."""
 
     class_name: str
     own: tuple[str, ...]
-    """Its parts, and what its own classes define beyond what all models have."""
+    """Of a model: its parts, and what its own classes define beyond what all models have. Of a config: its fields
+    beyond those of all configs, and what it answers of the fields of its parts."""
     shared: tuple[str, ...]
-    """All names of its class, those of the library's bases included."""
+    """All names of its class, those of the library's bases included; of a config those of the base alone."""
     within: dict[str, str] = Field(default_factory=dict)
-    """The same of the models within it that it has not itself -> path of the outermost that has it."""
+    """The same of the models or configs within it that it has not itself -> path of the outermost that has it."""
 
     def lacks(self, name: str) -> bool:
-        """Return True if ``model.name`` raises."""
+        """Return True if it raises for the name."""
         return name not in self.own and name not in self.shared
 
 
@@ -302,6 +303,8 @@ class UsageSignal(Answer):
     """Imports of packages that are not installed, and kernels that are taken unasked."""
     names: Names | None = None
     """By what users reach into the model."""
+    config_names: Names | None = None
+    """By what users reach into the parts of its config; None where it has none."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
     settings: dict[str, Called] | None = None
@@ -343,7 +346,7 @@ USAGE = Key(
     switch="Whether to try common uses of the model: attention maps, packed rows, generate() …",
     hint="do attention maps, packed rows, generate() and saving work",
     of_release=True,
-    of_model=("methods", "names"),
+    of_model=("methods", "names", "config_names"),
 )
 
 

@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959, SB960: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -247,17 +247,32 @@ _NOTHING = "no such package or kernel beside those that both ask for"
 
 
 def _other_names(case: Case) -> Iterator[Sighting]:
-    """Find names that the reference alone has, and those that it leaves to a model within where the cell has them on top."""
-    reference, candidate = (signal_of(s).names for s in (case.reference, case.capture))
+    """Find names of the model that the reference alone has, and those that it leaves to a model within."""
+    sides = [signal_of(side).names for side in (case.reference, case.capture)]
+    yield from _names_elsewhere(case, "model", *sides)
+
+
+def _other_config_names(case: Case) -> Iterator[Sighting]:
+    """Find fields of parts of the config that it answers itself in one release and not in the other."""
+    reference, candidate = (signal_of(s).config_names for s in (case.reference, case.capture))
+    if reference is not None and candidate is not None:
+        kept = tuple(name for name in reference.own if name in candidate.within)
+        reference = reference.model_copy(update={"own": kept})
+    yield from _names_elsewhere(case, "config", reference, candidate)
+
+
+def _names_elsewhere(
+    case: Case, owner: str, reference: Names | None, candidate: Names | None
+) -> Iterator[Sighting]:
     if reference is None or candidate is None or reference.class_name != candidate.class_name:
         return
     lost = [name for name in reference.own if candidate.lacks(name)]
     raised = [name for name in candidate.own if reference.lacks(name) and name in reference.within]
     if lost:
-        lines = side_lines(case, _has(lost), _lacks(candidate, lost))
+        lines = side_lines(case, _has(lost), _lacks(candidate, lost, owner))
         yield Sighting(_names_of(candidate, lost), lines, raises=case.capture.cell.stack)
     if raised:
-        error = _lacks(reference, raised)
+        error = _lacks(reference, raised, owner)
         where, stack = _names_of(candidate, raised), _raising(case, error, "")
         lines = side_lines(case, error, _has(raised))
         yield Sighting(where, lines, raises=stack, of_reference=True)
@@ -271,9 +286,9 @@ def _has(names: list[str]) -> str:
     return f"has {', '.join(first_of(names, _SHOWN, 'name'))}"
 
 
-def _lacks(side: Names, names: list[str]) -> str:
-    """Return what raises, and where it is within the model."""
-    inner = [f"model.{side.within[name]}.{name}" for name in names if name in side.within]
+def _lacks(side: Names, names: list[str], owner: str) -> str:
+    """Return what raises, and where it is within the model or the config."""
+    inner = [f"{owner}.{side.within[name]}.{name}" for name in names if name in side.within]
     places = f"; there is {', '.join(first_of(inner, _SHOWN, 'name'))}" if inner else ""
     return f"AttributeError for {', '.join(first_of(names, _SHOWN, 'name'))}{places}"
 
@@ -363,6 +378,7 @@ _RULES = (
     Rule("SB917", _other_features),
     Rule("SB957", _other_optional),
     Rule("SB959", _other_names),
+    Rule("SB961", _other_config_names),
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),

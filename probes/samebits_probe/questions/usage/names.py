@@ -1,4 +1,4 @@
-"""The methods, properties and parts by which users reach into a model of the library."""
+"""The methods, properties and parts by which users reach into a model of the library, and the fields into its config."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from transformers import GenerationMixin, PreTrainedModel
+from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
 
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 
@@ -27,6 +27,33 @@ def names(subject: Subject) -> dict[str, Any]:
         "shared": sorted(filter(_is_public, dir(type(model)))),
         "within": {name: path for name, path in sorted(within.items()) if name not in own},
     }
+
+
+def config_names(subject: Subject) -> dict[str, Any]:
+    """Return the fields that the config answers, its own and those of its parts, and where those are that it does not."""
+    config = subject.model.config
+    inner = [(path, name) for path, part in _parts(config) for name in vars(part)]
+    if not inner:
+        raise NoMeaning(f"{type(config).__name__} has no parts")
+    shared = {*filter(_is_public, dir(PretrainedConfig()))}
+    within = {name: path for path, name in reversed(inner) if not hasattr(config, name)}
+    answered = {*vars(config), *(name for _, name in inner)} - {*within}
+    return {
+        "class_name": type(config).__name__,
+        "own": sorted(filter(_is_public, answered - shared)),
+        "shared": sorted(shared),
+        "within": {
+            n: path for n, path in sorted(within.items()) if _is_public(n) and n not in shared
+        },
+    }
+
+
+def _parts(config: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each config within another one, and it."""
+    for name, part in vars(config).items():
+        if isinstance(part, PretrainedConfig):
+            yield f"{before}{name}", part
+            yield from _parts(part, f"{before}{name}.")
 
 
 def _own(model: Any) -> Iterator[str]:

@@ -67,6 +67,7 @@ QUESTIONS = (
     Question("features", features.features, of_text=False),
     Question("optional", optional.optional, of_text=False),
     Question("names", names.names, of_text=False),
+    Question("config_names", names.config_names, of_text=False),
     Question("attention", attention.attention, of_text=False),
     Question("settings", settings.settings, of_text=False),
     Question("loads", loads.loads, of_text=False),
