@@ -266,6 +266,71 @@ def test_rows_of_each_form_are_padded_alike_and_a_form_that_is_refused_is_seen()
     assert value(planted, "pad", "dicts") == rows
 
 
+class Placing:
+    """Calls a tokenizer with words and the places that LayoutLM's takes, or LUKE's."""
+
+    shift = 0
+
+    def __init__(self, made):
+        self._made = made
+
+    def __getattr__(self, name):
+        return getattr(self._made, name)
+
+    def __len__(self):
+        return len(self._made)
+
+
+class Boxed(Placing):
+    def __call__(self, text, text_pair=None, boxes=None, **named):
+        if isinstance(text, str) and text_pair is None:
+            raise ValueError
+        words = text_pair or text
+        return self._made(words, is_split_into_words=True, **named) | {"bbox": boxes[self.shift :]}
+
+
+class Spanned(Placing):
+    def __call__(self, *texts, entity_spans=(), **named):
+        if len(entity_spans) > 1:
+            raise ValueError
+        encoding = self._made(*texts, **named)
+        if not entity_spans:
+            return encoding
+        return {**encoding, "entities": [[start + self.shift, end] for start, end in entity_spans]}
+
+
+def placing(kind, shift=0):
+    made = kind(loaded("wordpiece")[0])
+    made.shift = shift
+    outcomes = texts.Outcomes(20.0)
+    texts.placed(outcomes, made, [["a", "bc"], ["d", "e", "f"]])
+    record = outcomes.record()
+    return {
+        case: value(record, "words with places", case)
+        for case in record["operations"]["words with places"]
+    }
+
+
+def test_words_are_given_with_the_places_that_a_class_takes():
+    assert "words with places" not in facts("wordpiece")["operations"]
+    boxed, spanned = placing(Boxed), placing(Spanned)
+    assert {*boxed} == {"boxes", "boxes, a pair", "boxes, a batch"}
+    assert {*spanned} == {"entity_spans, 1", "entity_spans, 2"}
+    raised = [case for case, given in (boxed | spanned).items() if "raised" in given]
+    assert raised == ["entity_spans, 2"]
+    for kind, clean in ((Boxed, boxed), (Spanned, spanned)):
+        assert placing(kind) == clean
+        planted = placing(kind, 1)
+        assert all(given != clean[case] or case in raised for case, given in planted.items())
+
+
+def test_a_class_that_refuses_plain_texts_is_asked_for_words_with_places():
+    made, source = loaded("wordpiece")
+    record = texts.facts(Boxed(made), source)
+    assert "collators" not in record["operations"]
+    assert {*record["operations"]["words with places"]} == {*placing(Boxed)}
+
+
 def test_maps_of_windows_and_characters_are_asked():
     encoding = transformers.BatchEncoding
     differing, clean = planted(encoding, "char_to_token", lambda token: token and token + 1)

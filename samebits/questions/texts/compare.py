@@ -29,7 +29,7 @@ PUT_BACK = "put back: "
 """Before the names of the parts that are as tokenizer.json has them in an operation that tries a
 cause; its results are ids without special tokens."""
 TEXT, CONTINUED, CHAT_IDS = "rendered text", "continued text", "ids"
-PADDED = "pad"
+PADDED, PLACED = "pad", "words with places"
 
 _OF_IDS = (
     "tensors",
@@ -70,6 +70,7 @@ BATCHING = (
     "words",
     "collators",
     PADDED,
+    PLACED,
 )
 MARKING = (
     "places",
@@ -105,7 +106,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
 }
 """Operation -> operations that must give the same for the same case, or for its members."""
 
-FOLLOWS_ALL = ("words", CHAT_IDS)
+FOLLOWS_ALL = ("words", PLACED, CHAT_IDS)
 """Operations that are compared only if every text has the same ids."""
 
 _NAMED_IDS = frozenset(

@@ -31,6 +31,7 @@ CORPUS = {
     "stream": {"words": "a b", "digits": "1"},
     "tokens of ids": {"drawn": ["a", "b"], "size": [9]},
     "batch": {"padded": [[1, 5, 6], [1, 7, 0]]},
+    "words with places": {"boxes": [["bbox", "[0, 10, 15, 30]"], ["input_ids", "5"]]},
     "pad": {"dicts": [[1, 5, 6], [1, 7, 0]]},
 }
 CHATS = {
@@ -174,6 +175,13 @@ def test_what_a_put_back_part_gives_is_not_a_result_of_the_tokenizer():
         ("SB829", {"tensors": {"words": ["input_ids float32 1x0"]}}, None, "tensors: words"),
         ("SB815", {"offsets": {"words": [[0, 0], [0, 1], [2, 3]]}}, None, "offsets: words"),
         ("SB816", {"batch": {"padded": [[1, 5, 6], [0, 1, 7]]}}, None, "batch: padded"),
+        (
+            "SB816",
+            {"words with places": {"boxes": [["bbox", "[0, 0, 0, 0]"], ["input_ids", "5"]]}},
+            None,
+            "words with places: boxes",
+        ),
+        ("SB818", {"words with places": {"boxes": ValueError()}}, None, "words with places"),
         ("SB817", {"tokens of ids": {"drawn": ["a", "c"]}}, None, "LlamaTokenizerFast"),
         ("SB818", {"batch": {"padded": ValueError("no pad token")}}, None, "batch"),
         ("SB887", {"pad": {"dicts": TypeError("iteration over one row")}}, None, "pad: dicts"),
