@@ -216,6 +216,31 @@ def test_numbers_of_a_size_are_asked_of_each_method_that_a_processor_has():
     assert counts.calls(object()) == {}
 
 
+class Cuts:
+    """Cuts images into tiles of its size, and counts one more than it makes of an image of one tile, if it is planted."""
+
+    def __init__(self, size, planted=0):
+        self.size, self.planted = size, planted
+
+    def get_number_of_image_patches(self, height, width, images_kwargs=None):
+        tiles = (height // 48) * (width // 32)
+        return 1 + (self.planted if tiles == 1 else tiles)
+
+
+def test_an_image_of_the_processors_own_size_is_counted():
+    name = "get_number_of_image_patches, an image of 48 x 32"
+    given = {}
+    for planted in (0, 1):
+        cuts = Cuts({"height": 48, "width": 32}, planted)
+        made = counts.calls(cuts)
+        given[planted] = {
+            case: call.called(cuts, call.made())["number"] for case, call in made.items()
+        }
+    assert {case for case in given[0] if given[0][case] != given[1][case]} == {name}
+    for size in ({"shortest_edge": 48}, 48, None):
+        assert name not in counts.calls(Cuts(size))
+
+
 class Hears:
     """A processor of texts with sounds, whose template reads a sound at another rate than its own."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ def calls(processor: Any, kind: str = "processor") -> dict[str, Call]:
     """Return case -> call for the methods that a processor of a kind has; each size is one case."""
     made: dict[str, Call] = {}
     for method in _METHODS:
-        for size in method.sizes if _is_asked(processor, method, kind) else ():
+        for size in _sizes(processor, method) if _is_asked(processor, method, kind) else ():
             of_size = f"{method.what} of {' x '.join(map(str, size))}"
             name = f"{method.name}, {of_size}"
             made[name] = Call(partial(tuple, size), _calling(method))
@@ -61,6 +62,17 @@ def calls(processor: Any, kind: str = "processor") -> dict[str, Call]:
                 written = Call(partial(_media, method.media, size), _writing(method), counted=name)
                 made[f"the call, {of_size}"] = written
     return made
+
+
+def _sizes(processor: Any, method: _Method) -> tuple[Size, ...]:
+    """Return the sizes of a method, and for images that of the processor, which one that cuts images leaves whole."""
+    images = getattr(processor, "image_processor", processor)
+    own = getattr(images, "size", None)
+    if method.sizes is not _IMAGES or own is None:
+        return method.sizes
+    with suppress(KeyError, TypeError):  # it may be the length of an edge
+        return tuple(dict.fromkeys((*method.sizes, (int(own["height"]), int(own["width"])))))
+    return method.sizes
 
 
 def _is_asked(processor: Any, method: _Method, kind: str) -> bool:
