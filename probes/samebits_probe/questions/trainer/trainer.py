@@ -249,7 +249,7 @@ class Bench:
         bench = self
         if len(counted) > 1 and any(forward["items"] is None for forward in first):
             # its losses are means of micro-batches, which are that of a batch where each counts as many labels
-            bench = Bench(self.rows.even(), self.where)
+            bench = Bench(self.rows.even(), self.where, f"{self.folder}/even")
             _require_mean(learner, bench.rows)
         return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
 
