@@ -26,6 +26,7 @@ from urllib.parse import urljoin
 
 from bench.place import ROOT, WORK
 from bench.stated import written
+from bench.stated.release import of_inside, without_overwritten
 from bench.stated.sources import BASE, CONSTANTS, Stated, kind_of, of_file, shared_constants
 from samebits.defaults.moved import is_same
 from samebits.defaults.table import FILE, Table, from_text
@@ -95,16 +96,25 @@ class Reader:
         """Return class -> what it states."""
         with zipfile.ZipFile(io.BytesIO(content)) as wheel:
             names = (n for n in wheel.namelist() if n.startswith(INSIDE) and n.endswith(".py"))
-            paths = {name.removeprefix(INSIDE): name for name in names}
-            texts = (wheel.read(paths[path]).decode() for path in (CONSTANTS, BASE))
-            constants = shared_constants(*texts)
-            found: dict[str, Stated] = {}
-            for path, name in paths.items():
-                if kind := kind_of(path):
-                    text = wheel.read(name).decode()
-                    for cls, stated in self._file(path, text, kind, constants).items():
-                        found.setdefault(cls, stated)
-        return found
+            return self.sources({n.removeprefix(INSIDE): wheel.read(n).decode() for n in names})
+
+    def sources(self, texts: Mapping[str, str]) -> dict[str, Stated]:
+        """Return class -> what it states, of the files of a release by their paths."""
+        constants = shared_constants(*(texts[path] for path in (CONSTANTS, BASE)))
+        found: dict[str, Stated] = {}
+        again = []
+        for path, text in texts.items():
+            if kind := kind_of(path):
+                classes = self._file(path, text, kind, constants)
+                found = classes | found
+                if any(stated.reads_inside for stated in classes.values()):
+                    again.append((text, kind))
+        inside = of_inside(found)
+        for text, kind in again:
+            for cls, stated in of_file(text, kind, constants, inside).items():
+                if found[cls].reads_inside:
+                    found[cls] = stated
+        return without_overwritten(found)
 
     def _file(
         self, path: str, text: str, kind: str, constants: dict[str, Any]

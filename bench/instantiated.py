@@ -58,12 +58,15 @@ def classes(*kinds: str) -> list[type]:
 
 
 def of_instance(cls: type) -> dict[str, Any]:
-    """Return what an instance has that was made without arguments."""
+    """Return what an instance has that was made without arguments; a file may write it in another form."""
     try:
-        facts = cls().to_dict()
+        instance = cls()
+        facts = instance.to_dict()
     except Exception:  # noqa: BLE001  it needs an argument, or a package
         return {}
-    return {k: value for k, v in facts.items() if (value := plain(v)) is not NO_VALUE}
+    held = {k: value for k, v in vars(instance).items() if (value := plain(v)) is not NO_VALUE}
+    written = {k: value for k, v in facts.items() if (value := plain(v)) is not NO_VALUE}
+    return {name: held.get(name, value) for name, value in written.items()}
 
 
 def of_signature(cls: type) -> dict[str, Any]:

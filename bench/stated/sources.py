@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from bench.stated.values import KWARGS, RENAMES, SELF, Held, Scope, UnstatedError
+from bench.stated.values import KWARGS, RENAMES, SELF, Held, Part, Scope, UnstatedError
 from samebits.defaults.rope import FACTOR, OWN
 from samebits.defaults.rope import FIELD as ROPE
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+
+    from bench.stated.values import Inside
 
 KINDS: Final = {
     "config": re.compile(r"(models/.*/)?configuration_\w+\.py"),
@@ -53,6 +55,12 @@ class Stated:
     """``model_type`` of a config."""
     parts: dict[str, str] = field(default_factory=dict)
     """Name of a config inside -> its class."""
+    makes: dict[str, Part] = field(default_factory=dict)
+    """Name of a config inside -> how the base of all configs makes it where a file has none."""
+    overwritten: set[str] = field(default_factory=set)
+    """Fields that ``__init__`` sets before that of the bases, without giving them to it."""
+    reads_inside: bool = False
+    """Whether the source reads fields of the configs inside."""
     aliases: dict[str, str] = field(default_factory=dict)
     """``attribute_map`` of a config: another name that a file may have -> the field."""
     fields: dict[str, JsonValue] = field(default_factory=dict)
@@ -78,15 +86,18 @@ def kind_of(path: str) -> str | None:
 
 
 def of_file(
-    text: str, kind: str, shared: Mapping[str, JsonValue] | None = None
+    text: str,
+    kind: str,
+    shared: Mapping[str, JsonValue] | None = None,
+    inside: Inside | None = None,
 ) -> dict[str, Stated]:
-    """Return class -> what it states, of one file."""
+    """Return class -> what it states, of one file; ``inside`` knows the configs inside, of all files."""
     tree = ast.parse(text)
     constants = _constants(tree, shared or {})
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if kind == "generation":
         constants |= dict(_made(classes, constants))
-    return {node.name: _of_class(node, kind, constants) for node in classes}
+    return {node.name: _of_class(node, kind, constants, inside) for node in classes}
 
 
 def _made(
@@ -111,9 +122,15 @@ def _constants(tree: ast.Module, shared: Mapping[str, JsonValue]) -> dict[str, J
     return {**shared, **scope.values}
 
 
-def _of_class(node: ast.ClassDef, kind: str, constants: Mapping[str, JsonValue]) -> Stated:
+def _of_class(
+    node: ast.ClassDef,
+    kind: str,
+    constants: Mapping[str, JsonValue],
+    inside: Inside | None = None,
+) -> Stated:
     stated = Stated(kind, tuple(_name(base) for base in node.bases))
-    body = _Body(Scope(constants), {} if kind == "base" else _methods(node))
+    methods = {} if kind == "base" else _methods(node)
+    body = _Body(Scope(constants, methods=methods, parts=stated.makes, inside=inside), methods)
     for statement in node.body:
         _read_attribute(statement, stated, body)
     for statement in node.body:
@@ -122,7 +139,13 @@ def _of_class(node: ast.ClassDef, kind: str, constants: Mapping[str, JsonValue])
     if f"{_RENAMES_LAYERS}(config=self)" in ast.unparse(node):
         stated.renames = constants.get(RENAMES)
     values, needs = body.stated(), body.needs()
-    stated.fields = {name: values[name] for name in body.fields if name in values}
+    stated.overwritten = body.overwritten
+    stated.reads_inside = body.scope.reads_inside
+    stated.fields = {
+        name: values[name]
+        for name in body.fields
+        if name in values and not (name in stated.makes and isinstance(values[name], dict))
+    }
     stated.computed = body.fields - stated.fields.keys()
     stated.needs = {name: tuple(sorted(needs[name])) for name in stated.fields if needs[name]}
     stated.rope = body.rope
@@ -141,7 +164,10 @@ def _read_attribute(statement: ast.stmt, stated: Stated, body: _Body) -> None:
         case ast.Assign(
             targets=[ast.Name(id="sub_configs" | "sub_configs_defaults")], value=ast.Dict() as parts
         ):
-            stated.parts = dict(_parts(parts))
+            stated.makes.update(_parts(parts, body.scope))
+            stated.parts = {
+                name: part.of for name, part in stated.makes.items() if part.is_of_its_class
+            }
         case ast.Assign(targets=[ast.Name(id="attribute_map")], value=ast.Dict() as names):
             with suppress(UnstatedError):
                 stated.aliases = _names_of(names)
@@ -190,6 +216,7 @@ class _Body:
         self.scope = scope
         self.fields: set[str] = set()
         self.rope: dict[str, JsonValue] = {}
+        self.overwritten: set[str] = set()
         self._methods = methods or {}
         self._is_helper = False
         self._locals: set[str] = set()
@@ -200,6 +227,7 @@ class _Body:
         """Note the default of a field."""
         if name not in _UNREAD and not name.startswith("_"):
             self.fields.add(name)
+            self.overwritten.discard(name)
             self.scope.assign(f"{SELF}{name}" if attribute else name, node)
 
     def complete(self, name: str, node: ast.expr) -> None:
@@ -228,6 +256,10 @@ class _Body:
         """Return the name that has the value of a field: of the attribute, or of an argument for a base."""
         own = f"{SELF}{name}"
         return own if own in self.scope.values or own in self.scope.unknown else name
+
+    def _is_set(self, name: str) -> bool:
+        """Tell whether the code has set an attribute itself."""
+        return f"{SELF}{name}" in self.scope.values.keys() | self.scope.unknown
 
     def _completes(self) -> None:
         """Follow what the base does: its ``rope_parameters`` are no longer None."""
@@ -309,8 +341,12 @@ class _Body:
         """Follow a call that stands alone: of the base, or one that sets what is not there."""
         match call:
             case ast.Call(
-                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))), keywords=keywords
+                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method),
+                keywords=keywords,
             ):
+                if method == "__init__":
+                    names = self.fields - self.scope.keywords
+                    self.overwritten = {name for name in names if self._is_set(name)}
                 for keyword in keywords:
                     if keyword.arg is not None:
                         self.state(keyword.arg, keyword.value, attribute=True)
@@ -373,17 +409,49 @@ class _Body:
                     )
                 ):
                     self._keyword(name, _UNSTATED)
+                case ast.For(iter=ast.List(elts=names) | ast.Tuple(elts=names)) if any(
+                    _is_keyword(each) for each in ast.walk(inner)
+                ):
+                    for each in names:
+                        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                            self._keyword(each.value, _UNSTATED)
                 case _:
                     continue
 
 
-def _parts(node: ast.Dict) -> Iterator[tuple[str, str]]:
+def _is_keyword(node: ast.AST) -> bool:
+    """Tell whether a node sets a part of ``kwargs``."""
+    match node:
+        case ast.Subscript(value=ast.Name(id="kwargs"), ctx=ast.Store()):
+            return True
+        case _:
+            return False
+
+
+def _parts(node: ast.Dict, scope: Scope) -> Iterator[tuple[str, Part]]:
     for key, value in zip(node.keys, node.values, strict=True):
         match key, value:
             case ast.Constant(value=str(name)), ast.Name(id=of):
-                yield name, of
+                yield name, Part(of)
+            case (
+                ast.Constant(value=str(name)),
+                ast.Call(func=ast.Name(id="SubConfigSpec"), args=[], keywords=keywords),
+            ):
+                yield name, _part(keywords, scope)
             case _:
                 pass
+
+
+def _part(keywords: Iterable[ast.keyword], scope: Scope) -> Part:
+    """Return the part of ``SubConfigSpec(config_class=..., model_type=..., init_kwargs=...)``."""
+    named = {keyword.arg: keyword.value for keyword in keywords}
+    facts: dict[str | None, Any] = {}
+    for name in named.keys() - {"config_class"}:
+        with suppress(UnstatedError):
+            facts[name] = scope.evaluate(named[name])
+    given = facts.get("init_kwargs", None if "init_kwargs" in named else {})
+    is_made = facts.get("optional", "optional" in named) is False
+    return Part(_name(named["config_class"]), facts.get("model_type"), given, is_made=is_made)
 
 
 def _name(node: ast.expr) -> str:

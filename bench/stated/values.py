@@ -6,9 +6,9 @@ import ast
 import copy
 import math
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from samebits.defaults.table import renamed
 
@@ -82,6 +82,35 @@ class Held:
     of: JsonValue
 
 
+@dataclass(frozen=True)
+class Part:
+    """A config inside, as the base of all configs makes it where a file has none."""
+
+    of: str
+    type: str | None = None
+    """``model_type``, where ``of`` is AutoConfig."""
+    given: Mapping[str, JsonValue] | None = field(default_factory=dict)
+    """What its class is given; None if the source does not state it."""
+    is_made: bool = True
+
+    @property
+    def is_of_its_class(self) -> bool:
+        """Whether it has the defaults of its class, also where a file has none of it."""
+        return self.is_made and self.given == {}
+
+
+class Inside(Protocol):
+    """Knows the defaults of the configs inside, which other files may state."""
+
+    def __call__(self, part: Part, name: str) -> JsonValue:
+        """Return the default of a field.
+
+        Raises:
+            UnstatedError: no source states it.
+
+        """
+
+
 @dataclass
 class Scope:
     """Names and their values, at one place of a source."""
@@ -98,6 +127,11 @@ class Scope:
     """Names with a value that the source does not state."""
     read: set[str] = field(default_factory=set)
     """Fields that the last value was made of."""
+    methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    inside: Inside | None = None
+    reads_inside: bool = False
+    """Whether a value was made of a field of a config inside."""
 
     def look_up(self, name: str) -> JsonValue:
         """Return the value of a name, or of ``self.name``: that of the argument until the code assigns it.
@@ -175,6 +209,12 @@ class Scope:
                 return self.look_up(name)
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 return self.look_up(f"{SELF}{name}")
+            case ast.Attribute(
+                value=ast.Attribute(value=ast.Name(id="self"), attr=part), attr=name
+            ):
+                return self._of_part(part, name)
+            case ast.DictComp(generators=[ast.comprehension(ifs=[test])]) if _asks_kwargs(test):
+                return {}
             case ast.Subscript(value=of, slice=key):
                 return _part(self._value(of), self._value(key))
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
@@ -234,11 +274,29 @@ class Scope:
                 args=[ast.Constant(value=str(name)), default],
             ):
                 return self._keyword(name, default, stays=how == "get")
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="kwargs"), attr="get"),
+                args=[ast.Constant(value=str(name))],
+            ):
+                return self._keyword(name, ast.Constant(None), stays=True)
             case ast.Call(func=ast.Attribute(value=of, attr="get"), args=[key, *default]):
                 held = self._value(of)
                 if isinstance(held, dict) and len(default) <= 1:
                     absent = self._value(default[0]) if default else None
                     return held.get(str(self._value(key)), absent)
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[
+                    ast.Attribute(value=ast.Name(id="self"), attr=part),
+                    ast.Constant(value=str(name)),
+                    *_,
+                ],
+            ):
+                return self._of_part(part, name)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="self"), attr=name), args=given, keywords=[]
+            ) if name in self.methods:
+                return self._made_by(self.methods[name], given)
             case ast.Call(func=ast.Name(id="AddedToken"), args=[text, *_]):
                 return self._value(text)
             case ast.Call(func=ast.Name(id="get_size_dict"), args=[size, *_]):
@@ -259,6 +317,49 @@ class Scope:
             case _:
                 pass
         raise UnstatedError
+
+    def _of_part(self, name: str, inner: str) -> JsonValue:
+        """Return a field of a config inside that has its defaults."""
+        part = self.parts.get(name)
+        self.reads_inside = True
+        if part is None or self.inside is None or not part.is_made:
+            raise UnstatedError
+        held = self.look_up(f"{SELF}{name}")
+        if not (held is None or isinstance(held, dict)):
+            raise UnstatedError
+        if part.type:  # a file may name another type of it, with other defaults
+            self.read.add(inner)
+        else:
+            self.read.discard(name)
+            self.read |= {inner, f"{name}.{inner}"}
+        return held[inner] if held and inner in held else self.inside(part, inner)
+
+    def _made_by(self, method: ast.FunctionDef, given: Sequence[ast.expr]) -> JsonValue:
+        """Return what a method of the class itself returns that only assigns before."""
+        names = [argument.arg for argument in method.args.args[1:]]
+        *before, last = method.body
+        if len(names) != len(given) or not isinstance(last, ast.Return) or last.value is None:
+            raise UnstatedError
+        values = dict(zip(names, map(self._value, given), strict=True))
+        own = replace(
+            self,
+            values={**self.values, **values},
+            needs={**self.needs},
+            unknown=self.unknown - values.keys(),
+            keywords={*self.keywords},
+        )
+        for statement in before:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    own.assign(name, value)
+                    names.append(name)
+                case ast.Expr(value=ast.Constant()):
+                    continue
+                case _:
+                    raise UnstatedError
+        made = own.evaluate(last.value)
+        self.read |= own.read - {*names}
+        return made
 
     def _list(self, part: ast.expr, each: ast.comprehension) -> JsonValue:
         """Return the list that a comprehension makes."""
@@ -305,6 +406,15 @@ class Scope:
         except (KeyError, TypeError, ValueError) as error:
             raise UnstatedError from error
         return value
+
+
+def _asks_kwargs(test: ast.expr) -> bool:
+    """Tell whether only what the caller gives passes a test: nothing, for an instance made without."""
+    match test:
+        case ast.Compare(ops=[ast.In()], comparators=[ast.Name(id="kwargs")]):
+            return True
+        case _:
+            return False
 
 
 def _applied(kind: ast.AST, left: JsonValue, right: JsonValue) -> JsonValue:

@@ -99,7 +99,13 @@ def _own(
 
 def _given(document: Mapping[str, Any], aliases: Mapping[str, str]) -> set[str]:
     """Return the fields that a file has, by any of their names."""
-    named = {*document, *(aliases[name] for name in document if name in aliases)}
+    inside = {
+        f"{part}.{name}"
+        for part, held in document.items()
+        if isinstance(held, dict)
+        for name in held
+    }
+    named = {*document, *inside, *(aliases[name] for name in document if name in aliases)}
     return named | {
         field for field, others in _SPELLINGS.items() if any(other in named for other in others)
     }

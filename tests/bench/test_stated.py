@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.defaults import Reader
 from bench.stated.sources import of_file, shared_constants
 
 
@@ -219,3 +220,133 @@ def test_after_the_base_rope_parameters_are_there():
     before, after = (read(lines.format(line)) for line in ("pass", "super().__post_init__()"))
     assert before.fields == {"rope_parameters": {"rope_theta": 5.0}}
     assert after.fields == {"rope_parameters": None}
+
+
+def of_release(**files):
+    """Return what the files of a release state together, each a config class of its own."""
+    texts = {f"models/{name}/configuration_{name}.py": text for name, text in files.items()}
+    base = (
+        "class PreTrainedConfig:\n"
+        "    tie_word_embeddings: bool = True\n"
+        "    pad_token_id: int | None = None\n"
+    )
+    return Reader().sources({"utils/constants.py": "", "configuration_utils.py": base, **texts})
+
+
+OUTER = (
+    "class OuterConfig(PreTrainedConfig):\n"
+    "    sub_configs_defaults = {{'text_config': {part}}}\n"
+    "    text_config: dict | None = None\n"
+    "    tie_word_embeddings: bool = False\n"
+    "    def __post_init__(self, **kwargs):\n"
+    "        super().__post_init__(**kwargs)\n"
+    "        if not self.tie_word_embeddings and self.text_config.tie_word_embeddings:\n"
+    "            self.tie_word_embeddings = True\n"
+)
+INNER = "class InnerConfig(PreTrainedConfig):\n    model_type = 'inner'\n    {field}\n    size: int = 3\n"
+OF_TYPE = "SubConfigSpec(config_class=AutoConfig, model_type='inner'{more})"
+
+
+@pytest.mark.parametrize(
+    ("field", "part", "value", "needs"),
+    [
+        ("", "InnerConfig", True, ("text_config.tie_word_embeddings",)),
+        (
+            "tie_word_embeddings: bool = False",
+            "InnerConfig",
+            False,
+            ("text_config.tie_word_embeddings",),
+        ),
+        ("", OF_TYPE.format(more=""), True, ("text_config",)),
+        (
+            "",
+            OF_TYPE.format(more=", init_kwargs={'tie_word_embeddings': False}"),
+            False,
+            ("text_config",),
+        ),
+    ],
+)
+def test_what_a_config_inside_decides_is_stated_by_the_file_of_the_inner_one(
+    field, part, value, needs
+):
+    stated = of_release(inner=INNER.format(field=field), outer=OUTER.format(part=part))
+    outer = stated["OuterConfig"]
+    assert outer.fields["tie_word_embeddings"] is value
+    assert outer.needs["tie_word_embeddings"] == needs
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [
+        ("", "UnknownConfig"),
+        ("tie_word_embeddings: bool = compute()", "InnerConfig"),
+        ("", OF_TYPE.format(more=", init_kwargs=compute()")),
+        ("", OF_TYPE.format(more=", optional=True")),
+    ],
+)
+def test_what_an_inner_config_of_unknown_defaults_decides_is_not_stated(field, part):
+    stated = of_release(inner=INNER.format(field=field), outer=OUTER.format(part=part))
+    assert "tie_word_embeddings" in stated["OuterConfig"].computed
+
+
+@pytest.mark.parametrize(
+    ("part", "parts"),
+    [
+        ("SubConfigSpec(config_class=AutoConfig, model_type='a')", {"text_config": "AutoConfig"}),
+        ("SubConfigSpec(config_class=InnerConfig)", {"text_config": "InnerConfig"}),
+        ("SubConfigSpec(config_class=InnerConfig, init_kwargs={'a': 1})", {}),
+        ("SubConfigSpec(config_class=InnerConfig, optional=True)", {}),
+    ],
+)
+def test_a_config_inside_has_the_defaults_of_its_class_unless_it_is_made_otherwise(part, parts):
+    assert read(f"sub_configs_defaults = {{'text_config': {part}}}").parts == parts
+
+
+@pytest.mark.parametrize(
+    ("body", "is_overwritten"),
+    [
+        ("self.pad_token_id = pad_token_id\n    super().__init__(**kwargs)", True),
+        ("super().__init__(**kwargs)\n    self.pad_token_id = pad_token_id", False),
+        (
+            "self.pad_token_id = pad_token_id\n    super().__init__(pad_token_id=pad_token_id)",
+            False,
+        ),
+    ],
+)
+def test_what_the_base_sets_after_its_class_has_the_default_of_the_base(body, is_overwritten):
+    text = (
+        "class AConfig(PreTrainedConfig):\n"
+        f"  def __init__(self, pad_token_id=-1, **kwargs):\n    {body}\n"
+    )
+    fields = of_release(a=text)["AConfig"].fields
+    assert fields == ({} if is_overwritten else {"pad_token_id": -1})
+
+
+def test_a_method_that_returns_a_value_is_followed_and_one_that_does_more_is_not():
+    stated = read(
+        "def __init__(self, n=4, every=2, **kwargs):\n"
+        "    self.kinds = self.kinds_of(n, every)\n"
+        "    self.other = self.more(n)\n"
+        "def kinds_of(self, count, step):\n"
+        "    'What each layer is.'\n"
+        "    last = ['c']\n"
+        "    return ['a' if i % step else 'b' for i in range(count)] + last\n"
+        "def more(self, n):\n"
+        "    self.n = 3\n"
+        "    return n\n"
+    )
+    assert stated.fields["kinds"] == ["b", "a", "b", "a", "c"]
+    assert stated.needs["kinds"] == ("every", "n")
+    assert stated.computed == {"other"}
+
+
+def test_what_a_loop_adds_to_the_keywords_has_no_stated_value():
+    stated = read(
+        "def __init__(self, inner=None, **kwargs):\n"
+        "    for key in ['pad_token_id', 'eos_token_id']:\n"
+        "        if key not in kwargs:\n"
+        "            kwargs[key] = getattr(inner, key)\n"
+        "    super().__init__(**kwargs)\n"
+    )
+    assert stated.computed - {"inner"} == {"pad_token_id", "eos_token_id"}
+    assert not stated.overwritten & stated.computed

@@ -132,3 +132,13 @@ def test_a_broken_file_is_named(tmp_path, capsys, text):
     with pytest.raises(SystemExit):
         main([str(tmp_path / "config.json")])
     assert "config.json" in capsys.readouterr().err
+
+
+def test_a_field_that_a_config_inside_decides_did_not_move_where_the_file_gives_it_there(made):
+    text = "class TextConfig(PreTrainedConfig):\n    {}: int = {}\n"
+    for release, size in (("5.2.0", 1), ("5.3.0", 2)):
+        stated = of_file(text.format("n", size), "config")
+        stated["TextConfig"].needs["n"] = ("part.n",)
+        written.add(made, release, stated)
+    assert set(found(made, {"part": {"m": 1}}, "5.2.0", "5.3.0")) == {"n"}
+    assert found(made, {"part": {"n": 1}}, "5.2.0", "5.3.0") == {}
