@@ -1202,6 +1202,33 @@ def test_what_a_head_needs_without_a_method_of_its_own_is_said(tmp_path):
     assert remedy(whole).endswith("in every case, or delete the method")
 
 
+@pytest.mark.parametrize(
+    ("otherwise", "words"),
+    [
+        ("", "RuntimeError about sizes"),
+        ("        else:\n            position_ids = None\n", "drops them: padded rows"),
+        ("        else:\n            position_ids = position_ids[:, -1:]\n", None),
+    ],
+)
+def test_positions_that_a_method_drops_are_not_those_that_it_does_not_cut(
+    tmp_path, otherwise, words
+):
+    """5.24.0: a GPT-2 with such an else generates other tokens for a row with left padding, and raises nothing."""
+    text = (
+        f"{HEAD}class M(PreTrainedModel):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kw):\n"
+        "        mask = kw.get('attention_mask')\n"
+        "        if past_key_values is not None:\n            input_ids = input_ids[:, -1:]\n"
+        "        position_ids = kw.get('position_ids')\n"
+        "        if mask is not None and position_ids is None:\n"
+        "            position_ids = mask.long().cumsum(-1) - 1\n"
+        f"{otherwise}"
+        "        return {'input_ids': input_ids, 'position_ids': position_ids}\n"
+    )
+    found = [p.message for p in problems_of(tmp_path, text) if p.code == "SB805"]
+    assert [words in message for message in found] == ([] if words is None else [True])
+
+
 def test_a_table_that_config_json_switches_off_is_not_lost(tmp_path):
     text = body(
         "def __init__(self, config):\n    table = torch.ones(4) if config.has_table else None\n"
@@ -1343,3 +1370,12 @@ def test_each_member_of_the_old_cache_has_its_releases_and_its_remedy(
     (problem,) = (p for p in found if p.code == "SB701")
     assert str(problem.releases) == releases
     assert problem.remedy.startswith(remedy)
+
+
+def test_what_overwrites_loaded_weights_has_the_releases_that_were_measured(tmp_path):
+    """Measured with a class of a module on 37 releases from 5.0.0 to 5.24.0; 5.2 looks at the module's weight."""
+    text = (
+        body("pass") + "    def _init_weights(self, module):\n        module.weight.data.zero_()\n"
+    )
+    (found,) = (p for p in problems_of(tmp_path, text) if p.code == "SB303")
+    assert str(found.releases).startswith("5.0 to 5.1, and 5.3 to 5.12;")

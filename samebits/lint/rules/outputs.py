@@ -134,11 +134,16 @@ def _positions(project: Project) -> Iterator[Problem]:
             continue
         if any(not _only_if_none(entry.source, n) for n in _cuts(method, "position_ids")):
             continue
+        what = (
+            "generate() passes the positions, and this method drops them: padded rows are computed at others"
+            if _drops_positions(method)
+            else "generate() passes the positions of the whole text, and this method does not cut them to "
+            "the tokens that are fed: RuntimeError about sizes"
+        )
         yield problem(
             entry.source,
             taken[0],
-            "generate() passes the positions of the whole text, and this method does not cut them to "
-            "the tokens that are fed: RuntimeError about sizes",
+            what,
             since("5.3"),
             "cut position_ids[:, -input_ids.shape[1] :] in every case, or delete the method"
             + _without_method(project, entry),
@@ -246,8 +251,20 @@ def _only_if_none(source: Source, node: ast.AST) -> bool:
         if isinstance(outer, Function):
             return False
         if isinstance(outer, ast.If) and any(map(_is_none, ast.walk(outer.test))):
-            return True
+            return not any(node in ast.walk(other) for other in outer.orelse)
     return False
+
+
+def _drops_positions(method: Function) -> bool:
+    """Return True for ``position_ids = None`` where positions are given."""
+    branches = (n for n in inside(method, ast.If) if any(map(_is_none, ast.walk(n.test))))
+    return any(
+        is_constant(node.value, None) and any(is_name(t, "position_ids") for t in node.targets)
+        for branch in branches
+        for other in branch.orelse
+        for node in ast.walk(other)
+        if isinstance(node, ast.Assign)
+    )
 
 
 def _is_none(node: ast.AST) -> bool:
