@@ -18,7 +18,7 @@ import subprocess
 import urllib.request
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,15 @@ def main() -> None:
     """Add the missing releases, or measure."""
     parser = argparse.ArgumentParser(prog="nox -s defaults --", description=__doc__)
     parser.add_argument("--all", action="store_true", help="read all releases, not only new ones")
-    parser.add_argument("--measure", action="store_true", help="compare with classes that are made")
+    parser.add_argument(
+        "--measure",
+        nargs="*",
+        metavar="RELEASE",
+        help="compare with classes that are made, in these releases or in each that has an environment",
+    )
     options = parser.parse_args()
-    if options.measure:
-        measure(from_text(OUT.read_text("utf-8")))
+    if options.measure is not None:
+        measure(from_text(OUT.read_text("utf-8")), options.measure)
         return
     table = Table([], {}) if options.all else from_text(OUT.read_text("utf-8"))
     missing = [release for release in releases() if release not in table.releases]
@@ -125,9 +130,10 @@ class Reader:
         return self._read[path, digest]
 
 
-def measure(table: Table) -> None:
+def measure(table: Table, wanted: Sequence[str]) -> None:
     """Print precision and recall of the moves that the table states."""
-    made = dict(sorted(instantiated(table), key=lambda pair: table.releases.index(pair[0])))
+    of_all = instantiated(table, wanted or table.releases)
+    made = dict(sorted(of_all, key=lambda pair: table.releases.index(pair[0])))
     counts: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     for first, last in pairwise(made):
@@ -143,8 +149,10 @@ def measure(table: Table) -> None:
         print(f"  {count} of {what}")
 
 
-def instantiated(table: Table) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """Yield each release that has an environment, and the defaults of its classes."""
+def instantiated(
+    table: Table, wanted: Sequence[str]
+) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """Yield each wanted release that has an environment, and the defaults of its classes."""
     seen = set()
     for stamp in sorted(stacks_folder(WORK, os.environ).glob(f"*/{STAMP}")):
         python = interpreter_of(stamp.parent)
@@ -154,7 +162,7 @@ def instantiated(table: Table) -> Iterator[tuple[str, dict[str, dict[str, Any]]]
             "import importlib.metadata as m; print(m.version('transformers'))",
         ]
         release = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-        if release in seen or release not in table.releases:
+        if release in seen or release not in table.releases or release not in wanted:
             continue
         seen.add(release)
         script = [str(python), str(Path(__file__).with_name("instantiated.py"))]

@@ -134,9 +134,10 @@ def _positions(project: Project) -> Iterator[Problem]:
             continue
         if any(not _only_if_none(entry.source, n) for n in _cuts(method, "position_ids")):
             continue
+        is_dropped = _drops_positions(method)
         what = (
             "generate() passes the positions, and this method drops them: padded rows are computed at others"
-            if _drops_positions(method)
+            if is_dropped
             else "generate() passes the positions of the whole text, and this method does not cut them to "
             "the tokens that are fed: RuntimeError about sizes"
         )
@@ -144,7 +145,7 @@ def _positions(project: Project) -> Iterator[Problem]:
             entry.source,
             taken[0],
             what,
-            since("5.3"),
+            since("5.2" if is_dropped else "5.3"),
             "cut position_ids[:, -input_ids.shape[1] :] in every case, or delete the method"
             + _without_method(project, entry),
         )
