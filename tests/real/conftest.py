@@ -26,6 +26,18 @@ from samebits.terminal.progress import Plain
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "4.48", "5.x"
+OTHERS = (
+    "relations",
+    "crossings",
+    "usage",
+    "training",
+    "arguments",
+    "changes",
+    "other_classes",
+    "edits",
+    "pipelines",
+)
+"""Questions that a test of something else leaves out, by their switches."""
 WORK = ROOT / ".samebits" / "tests"
 SHARED = {
     "stacks": stacks_folder(ROOT / ".samebits", os.environ),
@@ -207,6 +219,25 @@ def write_planted(folder, code, shapes, classes, *, planted=PLANTED, spread=0.4,
     generator = np.random.default_rng(0)
     tensors = {n: generator.normal(0, spread, s).astype(np.float32) for n, s in shapes.items()}
     write_safetensors(folder / "model.safetensors", tensors)
+
+
+@pytest.fixture(scope="session")
+def save_planted(run_script):
+    """Return a function that saves models of a file of planted/ by a script, and writes matrix.yaml.
+
+    The script runs in a release, with the folder and ``words``. Each model gets the file, and a line behind ``matrix``.
+    """
+
+    def save(folder, code, stack, script, words, names, matrix):
+        shutil.copy(PLANTED / code, folder)
+        run_script(stack, "-c", script, folder, *words)
+        lines = [matrix.strip()]
+        for name in names:
+            shutil.copy(PLANTED / code, folder / name)
+            lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
+        (folder / "matrix.yaml").write_text("\n".join(lines))
+
+    return save
 
 
 def write_safetensors(path, tensors, behind=None):

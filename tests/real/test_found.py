@@ -1,13 +1,9 @@
 """Losses of boxes, prompts of boxes and embeddings over releases: planted differences are found, their twins are not."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from samebits.questions.training.records import steps_of
 
-CODE = Path(__file__).parent / "planted" / "modeling_found.py"
 PLANTS = {
     "detector": ("FoundForObjectDetection", ""),
     "loss": ("FoundForObjectDetection", "loss"),
@@ -15,6 +11,12 @@ PLANTS = {
     "llama": ("EmbeddedForCausalLM", ""),
     "embeddings": ("EmbeddedForCausalLM", "embeddings"),
 }
+MATRIX = """
+stacks: ["4.57", "5.2"]
+defaults: {dtypes: [float32], greedy: 0, questions: [relations, training],
+  prompts: {short: {length: 9}}}
+models:
+"""
 SAVE = """
 import sys, torch
 folder = sys.argv[1]
@@ -35,21 +37,10 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_script, run_in):
+def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("found")
-    shutil.copy(CODE, folder)
     parts = [f"{name}={kind}={plant}" for name, (kind, plant) in PLANTS.items()]
-    run_script("4.57", "-c", SAVE, folder, *parts)
-    lines = [
-        'stacks: ["4.57", "5.2"]',
-        "defaults: {dtypes: [float32], greedy: 0, questions: [relations, training],",
-        "  prompts: {short: {length: 9}}}",
-        "models:",
-    ]
-    for name in PLANTS:
-        shutil.copy(CODE, folder / name)
-        lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
-    (folder / "matrix.yaml").write_text("\n".join(lines))
+    save_planted(folder, "modeling_found.py", "4.57", SAVE, parts, PLANTS, MATRIX)
     return run_in(folder)
 
 

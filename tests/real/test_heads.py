@@ -1,15 +1,11 @@
 """Every head by task, as custom code of a checkpoint: a planted head is found, its twin is not."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from tests.real.conftest import NEW, OLD
 
 pytestmark = pytest.mark.long  # for changes of model/outputs.py and compare/outputs.py
 
-CODE = Path(__file__).parent / "planted" / "modeling_heads.py"
 HEADS = {
     "PlantedForSequenceClassification": ("AutoModelForSequenceClassification", "logits"),
     "PlantedForTokenClassification": ("AutoModelForTokenClassification", "logits"),
@@ -39,21 +35,12 @@ for name, auto_class in heads.items():
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory, run_script, run_in):
+def cells(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("heads")
-    shutil.copy(CODE, folder)
     heads = [f"{name}={auto_class}" for name, (auto_class, _) in HEADS.items()]
-    run_script(OLD, "-c", SAVE, folder, *heads)
-    lines = [
-        f'stacks: ["{OLD}", "{NEW}"]',
-        "defaults: {questions: [relations]}",
-        "models:",
-    ]
-    for name in HEADS:
-        for twin in (name, f"{name}-planted"):
-            shutil.copy(CODE, folder / twin)
-            lines.append(f"  {twin}: {{path: {twin}, trust_remote_code: true}}")
-    (folder / "matrix.yaml").write_text("\n".join(lines))
+    names = [twin for name in HEADS for twin in (name, f"{name}-planted")]
+    matrix = f'stacks: ["{OLD}", "{NEW}"]\ndefaults: {{questions: [relations]}}\nmodels:'
+    save_planted(folder, "modeling_heads.py", OLD, SAVE, heads, names, matrix)
     report = run_in(folder)
     return {(c.cell.model, c.cell.stack): c for row in report.rows for c in row.cells}
 

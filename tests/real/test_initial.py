@@ -1,14 +1,18 @@
 """First weights of new models over releases: planted rules of custom code are named, and a clean one is not."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.long
 
-CODE = Path(__file__).parent / "planted" / "modeling_initial.py"
 PLANTS = {"clean": "", "misses": "misses", "unwritten": "unwritten"}
+MATRIX = """
+stacks: ["4.57", "5.2"]
+defaults: {dtypes: [float32], greedy: 0, questions: [first_weights, other_classes],
+  prompts: {short: {length: 9}}}
+models:
+  gpt2: {build: {architecture: gpt2, config: {vocab_size: 99, n_embd: 48, n_layer: 3, n_head: 4,
+    n_positions: 64, eos_token_id: null}}}
+"""
 SAVE = """
 import sys, torch
 folder = sys.argv[1]
@@ -26,23 +30,10 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory, run_script, run_in):
+def cells(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("initial")
-    shutil.copy(CODE, folder)
     parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
-    run_script("4.57", "-c", SAVE, folder, *parts)
-    lines = [
-        'stacks: ["4.57", "5.2"]',
-        "defaults: {dtypes: [float32], greedy: 0, questions: [first_weights, other_classes],",
-        "  prompts: {short: {length: 9}}}",
-        "models:",
-        "  gpt2: {build: {architecture: gpt2, config: {vocab_size: 99, n_embd: 48, n_layer: 3, n_head: 4,",
-        "    n_positions: 64, eos_token_id: null}}}",
-    ]
-    for name in PLANTS:
-        shutil.copy(CODE, folder / name)
-        lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
-    (folder / "matrix.yaml").write_text("\n".join(lines))
+    save_planted(folder, "modeling_initial.py", "4.57", SAVE, parts, PLANTS, MATRIX)
     report = run_in(folder)
     return {c.cell.model: c for row in report.rows for c in row.cells if c.cell.stack == "5.2"}
 

@@ -1,13 +1,10 @@
 """Images and videos among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
 
 import json
-import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.real.conftest import NEW, OLD, write_safetensors
+from tests.real.conftest import NEW, OLD, write_planted
 
 SEEING = {
     "clean": {},
@@ -42,25 +39,12 @@ transformers.Qwen2VLModel(config).save_pretrained(sys.argv[1])
 
 def seeing(folder, fields):
     """Make a checkpoint of the custom model of text and image."""
-    folder.mkdir()
-    shutil.copy(Path(__file__).parent / "planted" / "modeling_seeing.py", folder)
-    config = {
-        "model_type": "seeing",
-        "architectures": ["SeeingModel"],
-        "auto_map": {
-            "AutoConfig": "modeling_seeing.SeeingConfig",
-            "AutoModel": "modeling_seeing.SeeingModel",
-        },
-        **fields,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    generator = np.random.default_rng(0)
     linears = {"tower": (16, 48), "head": (32, 16)} | {f"experts.{i}": (16, 16) for i in range(3)}
     shapes = {"embed.weight": (32, 16)}
     for name, shape in linears.items():
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    arrays = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
-    write_safetensors(folder / "model.safetensors", arrays)
+    classes = {"AutoConfig": "SeeingConfig", "AutoModel": "SeeingModel"}
+    write_planted(folder, "modeling_seeing", shapes, classes, model_type="seeing", **fields)
 
 
 @pytest.fixture(scope="module")

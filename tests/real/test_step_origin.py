@@ -4,8 +4,6 @@ Planted defects of custom code, their clean twin, and what releases changed in l
 """
 
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +11,19 @@ from samebits import questions
 from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
+from tests.real.conftest import PLANTED
 
 pytestmark = (
     pytest.mark.long
 )  # for changes of questions/training/origin.py and of how a step is traced
 
-CODE = Path(__file__).parent / "planted" / "modeling_backward.py"
 PLANTS = {"clean": "", "slope": "slope", "unmasked": "unmasked", "tied": "tied"}
 MATRIX = """
 stacks: ["4.57", "5.2", "5.x"]
 defaults: {dtypes: [float32], greedy: 0, questions: [training],
   prompts: {short: {length: 9}}}
+exclude:
+  - {model: [clean, slope, unmasked, tied], stack: "5.2", reason: one newer release is enough}
 models:
   mixtral: {build: {architecture: mixtral, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2, num_local_experts: 4,
@@ -50,20 +50,10 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_script, run_in):
+def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("backward")
-    shutil.copy(CODE, folder)
     parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
-    run_script("4.48", "-c", SAVE, folder, *parts)
-    lines = [MATRIX.rstrip()]
-    for name in PLANTS:
-        shutil.copy(CODE, folder / name)
-        lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
-    plants = ", ".join(PLANTS)
-    lines.append(
-        f'exclude:\n  - {{model: [{plants}], stack: "5.2", reason: one newer release is enough}}'
-    )
-    (folder / "matrix.yaml").write_text("\n".join(lines))
+    save_planted(folder, "modeling_backward.py", "4.48", SAVE, parts, PLANTS, MATRIX)
     with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
         patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
         return run_in(folder)
@@ -80,7 +70,7 @@ def compared(report):
 
 def line_of(text):
     """Return the number of the only line of the planted code with a text."""
-    lines = CODE.read_text("utf-8").splitlines()
+    lines = (PLANTED / "modeling_backward.py").read_text("utf-8").splitlines()
     (number,) = [i for i, line in enumerate(lines, 1) if text in line]
     return f"modeling_backward.py:{number}"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from samebits.matrix.plan import Selection
+from tests.real.conftest import OTHERS
 
 pytestmark = pytest.mark.long  # for changes of findings/
 
@@ -36,21 +37,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
-    others = dict.fromkeys(
-        (
-            "relations",
-            "crossings",
-            "usage",
-            "training",
-            "arguments",
-            "changes",
-            "other_classes",
-            "edits",
-            "pipelines",
-        ),
-        False,
-    )
-    defaults = {"greedy": 6, **others}
+    defaults = {"greedy": 6, **dict.fromkeys(OTHERS, False)}
     defaults["prompts"] = prompts
     models = {
         name: {

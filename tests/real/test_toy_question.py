@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import run_samebits, warm_script
+from tests.real.conftest import OTHERS, run_samebits, warm_script
 
 ROOT = Path(__file__).parents[2]
 TOY = ROOT / "tests" / "support" / "toy_question"
@@ -72,19 +72,6 @@ def folder_with_matrix(path):
     }
     (path / "matrix.yaml").write_text(json.dumps(matrix))  # JSON is YAML
     return path
-
-
-OTHERS = (
-    "relations",
-    "crossings",
-    "usage",
-    "training",
-    "arguments",
-    "changes",
-    "other_classes",
-    "edits",
-    "pipelines",
-)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,6 @@ Models of the library show what releases do: mixtral's router loss, and losses o
 Trainer takes for losses by num_items_in_batch.
 """
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from samebits import questions
@@ -16,7 +13,6 @@ from samebits.reports import document
 
 pytestmark = pytest.mark.long  # for changes of questions/training
 
-CODE = Path(__file__).parent / "planted" / "modeling_training.py"
 PLANTS = {
     "clean": "",
     "shifted": "shift",
@@ -67,16 +63,10 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_script, run_in):
+def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("training")
-    shutil.copy(CODE, folder)
     parts = [f"{name}={plant}={0.2 if name in DROPPING else 0.0}" for name, plant in PLANTS.items()]
-    run_script("4.48", "-c", SAVE, folder, *parts)
-    lines = [MATRIX.rstrip()]
-    for name in PLANTS:
-        shutil.copy(CODE, folder / name)
-        lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
-    (folder / "matrix.yaml").write_text("\n".join(lines))
+    save_planted(folder, "modeling_training.py", "4.48", SAVE, parts, PLANTS, MATRIX)
     with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
         patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
         return run_in(folder)

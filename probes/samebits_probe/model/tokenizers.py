@@ -98,24 +98,26 @@ def bpe(vocab: dict[str, int], merges: list[Pair], **changed: Any) -> Part:
     } | changed
 
 
+_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+
+
 def byte_level(special: tuple[str, ...] = SPECIAL) -> Part:
     """Return byte-level BPE, as of GPT-2, Llama 3, Qwen and DeepSeek."""
     letters = byte_letters()
     words = Counter(tuple(letters[b] for b in f" {word}".encode()) for word in SENTENCES.split())
     merges = learned_merges(words)
     pieces = [*special, *sorted(letters.values()), *("".join(m) for m in merges)]
-    level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
     return {
         "added_tokens": added(special),
         "normalizer": None,
-        "pre_tokenizer": level,
+        "pre_tokenizer": _LEVEL,
         "post_processor": None,
-        "decoder": level,
+        "decoder": _LEVEL,
         "model": bpe({p: i for i, p in enumerate(dict.fromkeys(pieces))}, merges),
     }
 
@@ -225,12 +227,6 @@ def word_ends() -> Part:
     pieces = [*special, *letters, *(f"{letter}</w>" for letter in letters)]
     pieces += [*{piece: None for word in words for piece in word}, *("".join(m) for m in merges)]
     split = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-    level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
     return {
         "added_tokens": added(special),
         "normalizer": {
@@ -250,7 +246,7 @@ def word_ends() -> Part:
                     "behavior": "Removed",
                     "invert": True,
                 },
-                level,
+                _LEVEL,
             ],
         },
         "post_processor": {
@@ -260,7 +256,7 @@ def word_ends() -> Part:
             "trim_offsets": False,
             "add_prefix_space": False,
         },
-        "decoder": level,
+        "decoder": _LEVEL,
         "model": bpe(
             {piece: i for i, piece in enumerate(dict.fromkeys(pieces))},
             merges,

@@ -132,60 +132,39 @@ def with_steps(own, promoted, taken, promoted_taken):
     return case(own, promoted, steps=taken, promoted_steps=promoted_taken)
 
 
+LIKE_OTHER = OTHER.astype(np.float32)
+
+
+def step_named(taken, promoted_taken, reference=None):
+    """Return which step is named where the values of a case are others after these steps."""
+    if reference is None:
+        reference = with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE), steps(EXACT, EXACT))
+    return difference(reference, with_steps(LIKE_OTHER, OTHER, taken, promoted_taken)).step
+
+
 def test_the_first_step_that_is_another_function_is_named_with_its_settings():
     bilinear, bicubic = '{"resample": 2, "size": 4}', '{"resample": 3, "size": 4}'
-    only = difference(
-        with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE, bilinear), steps(EXACT, EXACT)),
-        with_steps(
-            OTHER.astype(np.float32),
-            OTHER,
-            steps(OTHER.astype(np.float32), OTHER.astype(np.float32), bicubic),
-            steps(OTHER, OTHER),
-        ),
-    )
-    assert only.step == "resize (resample 2 → 3)"
+    reference = with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE, bilinear), steps(EXACT, EXACT))
+    taken = steps(LIKE_OTHER, LIKE_OTHER, bicubic)
+    assert step_named(taken, steps(OTHER, OTHER), reference) == "resize (resample 2 → 3)"
 
 
 def test_a_step_that_only_rounds_is_not_the_step_of_another_function():
-    only = difference(
-        with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE), steps(EXACT, EXACT)),
-        with_steps(
-            OTHER.astype(np.float32),
-            OTHER,
-            steps(ROUNDED, OTHER.astype(np.float32)),
-            steps(EXACT, OTHER),
-        ),
-    )
-    assert only.step == "rescale"
+    assert step_named(steps(ROUNDED, LIKE_OTHER), steps(EXACT, OTHER)) == "rescale"
 
 
 def test_an_input_that_differs_already_is_no_defect_of_the_step():
-    only = difference(
-        with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE), steps(EXACT, EXACT)),
-        with_steps(
-            OTHER.astype(np.float32), OTHER, steps(OTHER, OTHER, input="y"), steps(OTHER, OTHER)
-        ),
-    )
-    assert only.step == "before resize, in how the image or sound is converted"
-    only = difference(
-        with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE), steps(EXACT, EXACT)),
-        with_steps(
-            OTHER.astype(np.float32),
-            OTHER,
-            (step("resize", NATIVE), step("rescale", OTHER, input="y")),
-            (step("resize", EXACT), step("rescale", OTHER)),
-        ),
-    )
-    assert only.step == "between resize and rescale, in how the image or sound is converted"
+    named = step_named(steps(OTHER, OTHER, input="y"), steps(OTHER, OTHER))
+    assert named == "before resize, in how the image or sound is converted"
+    taken = (step("resize", NATIVE), step("rescale", OTHER, input="y"))
+    named = step_named(taken, (step("resize", EXACT), step("rescale", OTHER)))
+    assert named == "between resize and rescale, in how the image or sound is converted"
 
 
 def test_another_order_of_the_steps_is_named():
     taken = steps(NATIVE, NATIVE)
-    only = difference(
-        with_steps(NATIVE, EXACT, taken, taken),
-        with_steps(OTHER.astype(np.float32), OTHER, taken[::-1], taken[::-1]),
-    )
-    assert only.step == "the order of the steps: resize, rescale → rescale, resize"
+    named = step_named(taken[::-1], taken[::-1], with_steps(NATIVE, EXACT, taken, taken))
+    assert named == "the order of the steps: resize, rescale → rescale, resize"
 
 
 def test_settings_that_only_one_side_has_are_no_difference():

@@ -76,20 +76,23 @@ def test_a_corpus_that_is_the_same_has_no_finding():
     assert corpus_codes(parts=Parts(built=PARTS.built | {"normalizer": '{"type": "NFC"}'})) == []
 
 
+ONE_TOKEN_LESS = {
+    "encode": {"words": [1, 5]},
+    "encode without special tokens": {"words": [5]},
+    "pre_tokenizer": {"words": ["a b"]},
+    "model": {"words": [5]},
+    "offsets": {"words": [[0, 0], [0, 3]]},
+    "decode": {"words": "<s>a"},
+    "decode without special tokens": {"words": "a"},
+    "stream": {"words": "a"},
+    "batch": {"padded": [[1, 5], [1, 7]]},
+}
+
+
 def test_other_ids_of_a_text_name_text_token_and_part():
     pre = '{"type": "Metaspace"}'
     (found,) = corpus_findings(
-        {
-            "encode": {"words": [1, 5]},
-            "encode without special tokens": {"words": [5]},
-            "pre_tokenizer": {"words": ["a b"]},
-            "model": {"words": [5]},
-            "offsets": {"words": [[0, 0], [0, 3]]},
-            "decode": {"words": "<s>a"},
-            "decode without special tokens": {"words": "a"},
-            "stream": {"words": "a"},
-            "batch": {"padded": [[1, 5], [1, 7]]},
-        },
+        ONE_TOKEN_LESS,
         {"ids": {"default, user": [5]}},
         parts=Parts(built=PARTS.built | {"pre_tokenizer": pre}, declared=PARTS.declared),
     )
@@ -106,18 +109,7 @@ def test_other_ids_of_a_text_name_text_token_and_part():
 def test_a_pre_tokenizer_that_is_the_same_on_both_sides_is_not_accused():
     changed = Parts(built=PARTS.built | {"normalizer": '{"type": "Precompiled"}'})
     (found,) = corpus_findings(
-        {
-            "encode": {"words": [1, 5]},
-            "encode without special tokens": {"words": [5]},
-            "normalizer": {"words": "x", "digits": "y"},
-            "pre_tokenizer": {"words": ["a b"]},
-            "model": {"words": [5]},
-            "offsets": {"words": [[0, 0], [0, 3]]},
-            "decode": {"words": "<s>a"},
-            "decode without special tokens": {"words": "a"},
-            "stream": {"words": "a"},
-            "batch": {"padded": [[1, 5], [1, 7]]},
-        },
+        ONE_TOKEN_LESS | {"normalizer": {"words": "x", "digits": "y"}},
         {"ids": {"default, user": [5]}},
         parts=changed,
     )
