@@ -304,7 +304,7 @@ class UsageSignal(Answer):
     names: Names | None = None
     """By what users reach into the model."""
     config_names: Names | None = None
-    """By what users reach into the parts of its config; None where it has none."""
+    """By what users reach into its config and the parts of it."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
     settings: dict[str, Called] | None = None

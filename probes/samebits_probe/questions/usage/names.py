@@ -33,8 +33,6 @@ def config_names(subject: Subject) -> dict[str, Any]:
     """Return the fields that the config answers, its own and those of its parts, and where those are that it does not."""
     config = subject.model.config
     inner = [(path, name) for path, part in _parts(config) for name in vars(part)]
-    if not inner:
-        raise NoMeaning(f"{type(config).__name__} has no parts")
     shared = {*filter(_is_public, dir(PretrainedConfig()))}
     within = {name: path for path, name in reversed(inner) if not hasattr(config, name)}
     answered = {*vars(config), *(name for _, name in inner)} - {*within}
