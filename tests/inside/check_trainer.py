@@ -29,6 +29,7 @@ NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 21)
 OLD = transformers.__version__[0] == "4"
 OLD_EVALUATION = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 57)
 """It passes no number of items."""
+SMOOTHS_BY_ITEMS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 15)
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
 torch.set_num_threads(1)
@@ -49,17 +50,16 @@ class Tried:
     def run(self, plan=trainer.ROW_BY_ROW):
         return self.bench.run(self.learner, plan).facts
 
-    def relation(self):
+    def relation(self, name=trainer.RELATION):
+        """Return a relation, or why it was not tried."""
         answer = self.bench.relation(self.learner, "causal-lm")
         assert not answer["no_float64"], answer["no_float64"]
-        assert not answer["inapplicable"], answer["inapplicable"]
-        return answer["relations"][0]
+        ways = (*answer["relations"], *answer["inapplicable"])
+        return next(way for way in ways if way["relation"] == name)
 
     def resumed(self):
         """Return whether a stop changes nothing, and what a resumed training begins without."""
-        answer = self.bench.relation(self.learner, "causal-lm")
-        ways = {each["relation"]: each for each in (*answer["relations"], *answer["inapplicable"])}
-        return ways[trainer.RESUMED], self.bench.lost
+        return self.relation(trainer.RESUMED), self.bench.lost
 
 
 def trainer_module():
@@ -197,6 +197,32 @@ def test_a_training_that_stops_and_goes_on_is_the_training_without_a_stop():
     assert way["n"] == len(before) + 2, "losses, rows and each weight"
     assert not lost
     assert all(torch.equal(w, before[n]) for n, w in tried.made.named_parameters())
+
+
+def test_label_smoothing_multiplies_the_gradient_up_to_a_release():
+    way = Tried().relation(trainer.SMOOTHED)
+    assert way["broken"] != SMOOTHS_BY_ITEMS, way
+    assert way["what"] == "loss" or not way["broken"]
+
+
+def test_label_smoothing_that_ignores_the_number_of_items_is_seen():
+    tried = Tried()
+    smoother = trainer_module().LabelSmoother
+    call = smoother.__call__
+
+    def without(self, output, labels, shift_labels=False, **_items):
+        return call(self, output, labels, shift_labels=shift_labels)
+
+    with mock.patch.object(smoother, "__call__", without):
+        assert tried.relation(trainer.SMOOTHED)["broken"]
+
+
+def test_a_model_whose_losses_trainer_divides_itself_is_not_asked_for_label_smoothing():
+    made = model()
+    made.accepts_loss_kwargs = False
+    way = Tried(made).relation(trainer.SMOOTHED)
+    assert "divides" in way["reason"]
+    assert not way["raised"]
 
 
 def nothing(*_args, **_kwargs):
@@ -385,13 +411,12 @@ def test_means_of_micro_batches_are_compared_on_rows_with_equally_many_labels():
         return plain(self, *args, **kwargs) * self.args.gradient_accumulation_steps
 
     with mock.patch.object(module.Trainer, "compute_loss", undivided):
-        assert Tried(without_items()).relation()["broken"] != TWICE
+        assert Tried(without_items()).relation()["broken"]
 
 
 def test_a_loss_that_is_no_mean_of_rows_is_not_compared():
     summed = Tried(without_items(lambda loss, labels: loss * (labels[:, 1:] != -100).sum()))
-    (left,) = summed.bench.relation(summed.learner, "causal-lm")["inapplicable"]
-    assert left["reason"] == "its loss of a batch is not the mean of those of its rows"
+    assert summed.relation()["reason"] == "its loss of a batch is not the mean of those of its rows"
 
 
 def test_clipping_that_is_left_out_shows_in_the_weights_alone():

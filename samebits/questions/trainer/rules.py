@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"
+_SMOOTHED = "Trainer with label smoothing: rows accumulated = one batch"
 _RESUMED = "Trainer: stopped and resumed = without a stop"
 _ACCUMULATED: TrainerRunName = "accumulated"
 _MAX_LINES = 6
@@ -133,6 +134,13 @@ def _accumulated(case: Case) -> Iterator[Sighting]:
         yield Sighting(_BY_TRAINER, (relation_line(broken[_BY_TRAINER]),))
 
 
+def _smoothed(case: Case) -> Iterator[Sighting]:
+    """Find accumulation that teaches something else with label smoothing alone."""
+    broken = _broken(case)
+    if _SMOOTHED in broken and not broken.keys() & {_BY_TRAINER, _BY_MODEL}:
+        yield Sighting("label_smoothing_factor", (relation_line(broken[_SMOOTHED]),))
+
+
 def _resumed(case: Case) -> Iterator[Sighting]:
     """Find a training that goes on from Trainer's own checkpoint as another one."""
     relation, report = _broken(case).get(_RESUMED), report_in(case)
@@ -203,4 +211,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SB873", _changed("order of parameters")),
     Rule("SB874", _evaluated),
     Rule("SB888", _resumed),
+    Rule("SB889", _smoothed),
 )

@@ -46,6 +46,7 @@ TrainingRelationName = Literal[
     "router loss by config = by argument",
     "eager backward = sdpa backward",
     "Trainer: rows accumulated = one batch",
+    "Trainer with label smoothing: rows accumulated = one batch",
     "Trainer: stopped and resumed = without a stop",
 ]
 """The names of the relations between two ways to train."""

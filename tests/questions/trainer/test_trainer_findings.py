@@ -116,6 +116,16 @@ def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itse
     assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]
 
 
+def test_accumulation_that_label_smoothing_alone_breaks_is_named():
+    by = BROKEN_BY_TRAINER | {
+        "relation": "Trainer with label smoothing: rows accumulated = one batch"
+    }
+    assert codes_of_trainer({}, relation=by) == ["SB889"]
+    assert codes_of_trainer({}, relation=by | {"broken": False}) == []
+    own = by | {"relation": "rows accumulated = one batch"}
+    assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]
+
+
 def test_a_resumed_training_that_goes_on_as_another_one_says_what_it_did_not_load():
     by = BROKEN_BY_TRAINER | {"relation": "Trainer: stopped and resumed = without a stop"}
     report = {"lost": ["a", "b", "c"]}

@@ -57,14 +57,18 @@ class Plan(NamedTuple):
     """Rows of a micro-batch."""
     accumulated: int
     """Micro-batches of a step."""
+    smoothing: float = 0.0
+    """``label_smoothing_factor``."""
 
 
 ROW_BY_ROW = Plan("row by row", 1, 1)
 ACCUMULATED = Plan("accumulated", 1, ROWS)
 ONE_BATCH = Plan("one batch", ROWS, 1)
 PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
+_SMOOTHED = (Plan("smoothed, one batch", ROWS, 1, 0.1), Plan("smoothed, accumulated", 1, ROWS, 0.1))
 _COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
+SMOOTHED = "Trainer with label smoothing: rows accumulated = one batch"
 RESUMED = "Trainer: stopped and resumed = without a stop"
 
 
@@ -229,6 +233,7 @@ class Bench:
         judge = relations.Judge(learner, lambda: self.in_float64(learner))
         setting = Setting(self.rows.batch, head)
         judge.relation(Relation(RELATION, self._ways), setting)
+        judge.relation(Relation(SMOOTHED, self._smoothed), setting)
         judge.relation(Relation(RESUMED, self._with_a_stop), setting)
         for (trained, _), run in self.done.items():
             if trained is learner:
@@ -252,6 +257,16 @@ class Bench:
             bench = Bench(self.rows.even(), self.where, f"{self.folder}/even")
             _require_mean(learner, bench.rows)
         return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
+
+    def _smoothed(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
+        if norm := batch_norm(learner.model):
+            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
+        first = self.run(learner, ACCUMULATED).facts["received"]
+        if any(forward["items"] is None for forward in first):
+            raise NoMeaning("Trainer divides the losses of micro-batches itself")
+        bench = Bench(self.rows.even(), self.where, f"{self.folder}/smoothed")
+        whole, parts = map(bench._way, _SMOOTHED)
+        return whole, parts
 
     def _way(self, plan: Plan) -> Way:
         return lambda learner: self.run(learner, plan).results
@@ -353,7 +368,7 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places, stop: Stop | N
     facts = watch.facts()
     behind = weights(learner, where)
     numbers = {"loss": watch.losses, "norms": logged(watch, "grad_norm")}
-    if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
+    if plan.accumulated > 1:  # each micro-batch contributes a part of the step's loss
         numbers["loss"] = [sum(watch.losses)]
     tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
     return Run({**facts, **built, "weights": list(behind)}, {**tensors, **behind}, stop)
@@ -374,6 +389,7 @@ def _train(
             per_device_train_batch_size=plan.batch,
             gradient_accumulation_steps=plan.accumulated,
             num_train_epochs=1,
+            label_smoothing_factor=plan.smoothing,
             logging_strategy="steps",
             logging_steps=1,
             save_strategy="no",
