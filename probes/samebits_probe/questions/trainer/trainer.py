@@ -1,10 +1,10 @@
 """transformers' own Trainer on seeded rows, watched: what it built, and what the model received.
 
 Three runs start from the same weights: four rows one by one, the four rows in four accumulated
-micro-batches, and the four rows as one batch. A fourth goes on from the checkpoint that the first one
-writes behind two rows. Only what keeps a run small and quiet is an argument of them; what shapes the
-training is the release's default. The results have the forms of
-samebits/questions/trainer/records.py.
+micro-batches, and the four rows as one batch. The latter two run again with label smoothing, and one
+more goes on from the checkpoint that the first one writes behind two rows. Beside that only what keeps a
+run small and quiet is an argument of them; what shapes the training is the release's default. The
+results have the forms of samebits/questions/trainer/records.py.
 """
 
 from __future__ import annotations
