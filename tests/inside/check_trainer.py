@@ -108,7 +108,10 @@ def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
         kept = {name: bool(run.results) for (_, name), run in tried.bench.done.items()}
         assert kept == {"row by row": False, "accumulated": True, "one batch": True}
         answer = tried.bench.relation(tried.learner, "causal-lm")
-        assert [way["relation"] for way in answer["inapplicable"]] == [trainer.RESUMED]
+        assert [way["relation"] for way in answer["inapplicable"]] == [
+            trainer.SMOOTHED,
+            trainer.RESUMED,
+        ]
         own = [run for (of, _), run in tried.bench.done.items() if of is tried.learner]
         assert len(own) == 3
         assert not any(run.results for run in own)

@@ -200,7 +200,7 @@ class Bench:
         if key not in self.done:
             config = settings(learner.model)
             with _restored(learner.model):
-                stops = plan is ROW_BY_ROW and _writes_checkpoints(learner)
+                stops = plan is ROW_BY_ROW and _is_small(learner)
                 stop = Stop(f"{self.folder}/{len(self.done)}") if stops else None
                 run = _run(learner, self.rows, plan, self.where, stop)
                 run.facts["config"] = _changed_settings(config, settings(learner.model))
@@ -221,12 +221,12 @@ class Bench:
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
             runs[plan.name] = run.facts | {"weights": weights}
-            if plan not in _COMPARED and not _writes_checkpoints(learner):
+            if plan not in _COMPARED and not _is_small(learner):
                 run.results.clear()
         return {"runs": runs, "leaks": sorted(learner.leaks)}
 
     def relation(self, learner: Learner, head: str) -> Facts:
-        """Return whether four accumulated rows teach what they teach as one batch, and whether a stop changes nothing.
+        """Return whether accumulated rows teach what they teach as one batch, and whether a stop changes nothing.
 
         The weights behind the learner's runs are then given up: nothing else compares them.
         """
@@ -245,8 +245,7 @@ class Bench:
         }
 
     def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        if norm := batch_norm(learner.model):
-            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
+        _require_rows(learner)
         if getattr(learner.model.config, "output_router_logits", False):
             raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
@@ -259,8 +258,11 @@ class Bench:
         return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
 
     def _smoothed(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        if norm := batch_norm(learner.model):
-            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
+        _require_rows(learner)
+        if not _is_small(learner):
+            raise NoMeaning(
+                "label smoothing is tried with small models only, which show it as well"
+            )
         first = self.run(learner, ACCUMULATED).facts["received"]
         if any(forward["items"] is None for forward in first):
             raise NoMeaning("Trainer divides the losses of micro-batches itself")
@@ -272,7 +274,7 @@ class Bench:
         return lambda learner: self.run(learner, plan).results
 
     def _with_a_stop(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        if not _writes_checkpoints(learner):
+        if not _is_small(learner):
             raise NoMeaning("the checkpoints of a training are written for small models only")
         return self._behind_the_stop, self._resumed
 
@@ -301,6 +303,12 @@ class Bench:
         return _later(watch.losses, watch.received) | resumed
 
 
+def _require_rows(learner: Learner) -> None:
+    """Raise NoMeaning if a row of a batch is not trained by itself."""
+    if norm := batch_norm(learner.model):
+        raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
+
+
 def _require_mean(learner: Learner, rows: Rows) -> None:
     """Raise NoMeaning unless a model's own loss of a batch is the mean of those of its rows."""
     batch = torch.utils.data.default_collate([rows[i] for i in range(ROWS)])
@@ -320,8 +328,8 @@ _OPTIMIZER = "adamw_torch"
 """Not the default, which is fused in some releases: then all weights would differ by rounding."""
 
 
-def _writes_checkpoints(learner: Learner) -> bool:
-    """Return True for a model whose checkpoint, with two moments of each weight, is soon written."""
+def _is_small(learner: Learner) -> bool:
+    """Return True for a model of which a checkpoint is soon written, and more runs fit into memory."""
     return load.n_bytes(learner.model) <= small.LIMIT
 
 
