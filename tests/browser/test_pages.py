@@ -14,6 +14,8 @@ from tests.support.sample_report import STACKS, renamed, sample_report, with_cel
 
 pytestmark = [pytest.mark.processes, pytest.mark.browser]
 
+CUT = "(all) => all.filter((cell) => cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.textContent)"
+"""Returns the texts of the elements that are wider than their place."""
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 PAGES = [
     HOME,
@@ -186,11 +188,10 @@ def test_a_phone_shows_all_releases_of_a_small_matrix_with_whole_words(watched, 
     titles = ".tabulator-col[tabulator-field^=stack] .tabulator-col-title"
     cells = f"{ROWS} [tabulator-field^=stack]"
     for place in (titles, cells):
-        cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"
-        assert page.eval_on_selector_all(place, cut) == []
+        assert page.eval_on_selector_all(place, CUT) == []
 
 
-def test_the_results_leave_room_for_the_known_cause(watched, tmp_path):
+def test_the_results_leave_room_for_the_known_cause_and_show_whole_exceptions(watched, tmp_path):
     """A table with a column of groups and long exceptions is wider than the screen."""
     report = first_stacks(sample_report(), 4)
     (failed,) = [cell for row in report.rows if row.model == "falcon" for cell in row.cells][-1:]
@@ -211,6 +212,11 @@ def test_the_results_leave_room_for_the_known_cause(watched, tmp_path):
     ready(page)
     cause = page.locator(".tabulator-col[tabulator-field=findings]").bounding_box()
     assert cause["x"] + 200 <= 1440
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.reload()
+    ready(page)
+    assert page.locator(f"{ROWS} .what").count()
+    assert page.eval_on_selector_all(f"{ROWS} .tabulator-cell:has(.what)", CUT) == []
 
 
 def test_charts_take_their_place_before_they_are_drawn(watched, folder):
