@@ -17,7 +17,12 @@ CASE = {
     "says": (r"guidance_scale", r"Token2WavDiTModel"),
     "source": ("Qwen2_5OmniToken2WavDiTModel", "sample"),
 }
-make = qwen2_5_omni.make
+ROPE = {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]}}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2.5-Omni with its voice."""
+    qwen2_5_omni.make(folder, ROPE, 24)
 
 
 def observe(folder: str) -> object:

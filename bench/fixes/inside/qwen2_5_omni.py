@@ -1,4 +1,4 @@
-"""A tiny Qwen2.5-Omni with its voice, as releases before 5.0 write it."""
+"""A tiny Qwen2.5-Omni with its voice, of which several cases ask something else."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import transformers
 from sizes import GROUPED  # type: ignore[import-not-found]  # beside this file
 
 
-def make(folder: str) -> None:
-    """Write it."""
+def make(folder: str, rope: dict[str, object], channels: int) -> None:
+    """Write it, with settings of its rope as a release reads them, and the last channels of its voice's encoder."""
     text = {
         "vocab_size": 99,
         **GROUPED,
-        "rope_scaling": {
-            "rope_type": "default",
-            "mrope_section": [2, 1, 1],
-        },
+        **rope,
         "initializer_range": 0.3,
         "pad_token_id": 0,
     }
@@ -70,7 +67,7 @@ def make(folder: str) -> None:
             "look_backward_layers": [0],
             "enc_emb_dim": 8,
             "enc_dim": 8,
-            "enc_channels": [8, 8, 8, 8, 24],
+            "enc_channels": [8, 8, 8, 8, channels],
             "enc_attention_channels": 8,
             "enc_se_channels": 8,
         },
