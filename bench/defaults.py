@@ -106,20 +106,20 @@ class Reader:
     def sources(self, texts: Mapping[str, str]) -> dict[str, Stated]:
         """Return class -> what it states, of the files of a release by their paths."""
         constants = shared_constants(*(texts[path] for path in (CONSTANTS, BASE)))
-        found: dict[str, Stated] = {}
+        of_classes: dict[str, Stated] = {}
         again = []
         for path, text in texts.items():
             if kind := kind_of(path):
                 classes = self._file(path, text, kind, constants)
-                found = classes | found
+                of_classes = classes | of_classes
                 if any(stated.reads_inside for stated in classes.values()):
                     again.append((text, kind))
-        inside = of_inside(found)
+        inside = of_inside(of_classes)
         for text, kind in again:
             for cls, stated in of_file(text, kind, constants, inside).items():
-                if found[cls].reads_inside:
-                    found[cls] = stated
-        return without_overwritten(found)
+                if of_classes[cls].reads_inside:
+                    of_classes[cls] = stated
+        return without_overwritten(of_classes)
 
     def _file(
         self, path: str, text: str, kind: str, constants: dict[str, Any]

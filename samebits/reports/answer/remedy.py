@@ -94,9 +94,9 @@ def nothing(report: Report, rows: Sequence[Row] = (), stack: str = "") -> str:
     asked = stack if len(report.models) > 1 else ""
     models = {row.model for row in rows}  # a page of one model has the releases of all
     uses = [f for _, f in raising_uses(report) if not models.isdisjoint(f.models)]
-    found = filter(_is_new, defects(report, [cell for row in rows for cell in row.cells]))
+    new = filter(_is_new, defects(report, [cell for row in rows for cell in row.cells]))
     codes = [f.code for f in uses if asked in ("", f.raises)]
-    codes += [defect.text.code for defect in found if not asked or asked in defect.stacks]
+    codes += [defect.text.code for defect in new if not asked or asked in defect.stacks]
     beside = ", ".join(dict.fromkeys(codes))
     return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else ""
 

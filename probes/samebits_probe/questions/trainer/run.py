@@ -71,10 +71,11 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
 
 
 def _facts(bench: trainer.Bench, learner: Learner, keeper: Keeper, job: RunJob, head: str) -> Facts:
-    facts: Facts = {}
-    facts["own"] = _evaluated_and_trained(bench, learner, keeper)
-    facts["relations"] = bench.relation(learner, head)
-    facts["lost"] = sorted(bench.lost)
+    facts = {
+        "own": _evaluated_and_trained(bench, learner, keeper),
+        "relations": bench.relation(learner, head),
+        "lost": sorted(bench.lost),
+    }
     if not job["task"]["values"]:
         return facts
     try:

@@ -40,7 +40,7 @@ from samebits_probe.questions.training import relations
 from samebits_probe.questions.training.batches import IGNORED, Batch
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.origin import Cut, Places
-from samebits_probe.questions.training.relations import batch_norm
+from samebits_probe.questions.training.relations import require_rows
 from samebits_probe.questions.training.step import NotTrained
 from samebits_probe.questions.training.way import NoMeaning, Relation, Results, Setting, Way
 
@@ -108,8 +108,8 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
         if not n:
             raise NoMeaning("its losses are means of micro-batches, and a row has no label")
         rows = copy.copy(self)
-        kept = counted & (counted.cumsum(1) <= n)
-        rows.kwargs = self.kwargs | {"labels": labels.masked_fill(~kept, IGNORED)}
+        counted &= counted.cumsum(1) <= n
+        rows.kwargs = self.kwargs | {"labels": labels.masked_fill(~counted, IGNORED)}
         return rows
 
     def __len__(self) -> int:
@@ -245,7 +245,7 @@ class Bench:
         }
 
     def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        _require_rows(learner)
+        require_rows(learner)
         if getattr(learner.model.config, "output_router_logits", False):
             raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
@@ -258,7 +258,7 @@ class Bench:
         return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
 
     def _smoothed(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        _require_rows(learner)
+        require_rows(learner)
         if not _is_small(learner):
             raise NoMeaning(
                 "label smoothing is tried with small models only, which show it as well"
@@ -301,12 +301,6 @@ class Bench:
             if same_bytes(tensor, before[name]) and not same_bytes(tensor, stop.saved[name])
         }
         return _later(watch.losses, watch.received) | resumed
-
-
-def _require_rows(learner: Learner) -> None:
-    """Raise NoMeaning if a row of a batch is not trained by itself."""
-    if norm := batch_norm(learner.model):
-        raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
 
 
 def _require_mean(learner: Learner, rows: Rows) -> None:

@@ -398,8 +398,7 @@ def _inputs(batch: Batch) -> Facts:
 
 
 def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    if norm := batch_norm(learner.model):
-        raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
+    require_rows(learner)
     kwargs = setting.main.kwargs
 
     def training(other: Learner) -> Results:
@@ -412,10 +411,13 @@ def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     return training, evaluation
 
 
-def batch_norm(model: torch.nn.Module) -> str:
-    """Return the class of a module that takes a batch's statistics in training; '' if there is none."""
+def require_rows(learner: Learner) -> None:
+    """Raise NoMeaning if a module takes a batch's statistics in training, so that no row is trained by itself."""
     kind = torch.nn.modules.batchnorm._NormBase
-    return next((type(m).__name__ for m in model.modules() if isinstance(m, kind)), "")
+    for module in learner.model.modules():
+        if isinstance(module, kind):
+            norm = type(module).__name__
+            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
 
 
 def _logits(logits: torch.Tensor | None) -> Results:
