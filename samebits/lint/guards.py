@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from samebits.lint.syntax import Function, inside, is_name, receiver
+from samebits.lint.syntax import Function, assigned, inside, is_constant, is_name, receiver
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -175,6 +175,26 @@ def _exception_names(node: ast.expr | None) -> set[str]:
         return set()
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return set(map(receiver, parts))
+
+
+def is_asserted_none(source: Source, node: ast.AST, name: str) -> bool:
+    """Return True if the function of a node asserts before it that a name is None, and gives it nothing else."""
+    function = source.function(node)
+    if function is None or assigned(function, name):
+        return False
+    before = (s.test for s in function.body if isinstance(s, ast.Assert) and s.lineno < node.lineno)
+    return any(_is_none(test, name) for test in before)
+
+
+def _is_none(test: ast.expr, name: str) -> bool:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_is_none(value, name) for value in test.values)
+    return (
+        isinstance(test, ast.Compare)
+        and is_name(test.left, name)
+        and isinstance(test.ops[0], ast.Is)
+        and is_constant(test.comparators[0], None)
+    )
 
 
 def _left_before(source: Source, outer: ast.AST, inner: ast.stmt) -> bool:

@@ -81,9 +81,10 @@ def is_constant(node: ast.AST | None, value: object) -> bool:
 
 
 def mentions(node: ast.AST, text: str) -> bool:
-    """Return True if a name, an attribute or a string in a node is ``text``."""
+    """Return True if a name, an attribute, a string or a function in a node is ``text``."""
     return any(
         (isinstance(n, ast.Name) and n.id == text)
+        or (isinstance(n, ast.FunctionDef) and n.name == text)
         or (isinstance(n, ast.Attribute) and n.attr == text)
         or (isinstance(n, ast.Constant) and n.value == text)
         for n in ast.walk(node)

@@ -84,6 +84,9 @@ def counting(sets, takes="past_key_values", declares="pass"):
     )
 
 
+COUNTED = "self.n_layer = 2\n    @property\n    def num_hidden_layers(self):\n        return self.n_layer"
+
+
 def counts(text):
     """Return a model with an own _update_model_kwargs_for_generation of this text."""
     return (
@@ -712,6 +715,7 @@ CASES = [
         ),
     ),
     ("SB723", counting("self.num_layers = 2"), counting("self.num_hidden_layers = 2")),
+    ("SB723", counting("self.n_layer = 2"), counting(COUNTED)),
     (
         "SB723",  # the config of a model of images and text
         counting("self.num_layers = 2"),
@@ -1022,6 +1026,11 @@ CASES = [
 
 KEPT = "def __init__(self, config):\n    super().__init__(config)\n    self.slopes = torch.arange(1, 5)\n"
 CLEAN = {
+    "a cache that an assert excludes": body(
+        "def forward(self, x, past_key_values=None, use_cache=False):\n"
+        "    assert past_key_values is None and not use_cache\n"
+        "    if past_key_values:\n        x = x + past_key_values[0][0]\n    return x"
+    ),
     "a tensor that becomes a buffer": body(
         KEPT + "    self.register_buffer('slopes', torch.arange(1, 5))\n    self.post_init()\n"
         "def forward(self, x):\n    return x * self.slopes"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from samebits.lint.guards import guarded
+from samebits.lint.guards import guarded, is_asserted_none
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
@@ -187,12 +187,13 @@ def _is_tested(node: ast.AST) -> bool:
 
 
 def _knows_tuples(source: Source, node: ast.Subscript) -> bool:
-    """Return True if code asks for the release, or its function tells tuples from caches or gets tuples alone."""
+    """Return True if code asks for the release, or its function tells tuples from caches or gets tuples or None alone."""
     function = source.function(node)
     is_of_tuples = function is not None and (
         function.name == "_reorder_cache" or _sorts(function) or _has_own_pairs(function)
     )
-    return is_of_tuples or guarded(source, node)
+    is_none = is_asserted_none(source, node, "past_key_values")
+    return is_of_tuples or is_none or guarded(source, node)
 
 
 _OF_GENERATE = ("forward", "prepare_inputs_for_generation")
@@ -267,7 +268,7 @@ def _truth(project: Project) -> Iterator[Problem]:
                     continue
                 if _only_makes_one(node, tested.id) or _iterated(source, tested):
                     continue
-                if guarded(source, node):
+                if guarded(source, node) or is_asserted_none(source, tested, tested.id):
                     continue
                 yield problem(
                     source,
@@ -407,7 +408,7 @@ def _uncounted(project: Project) -> Iterator[Problem]:
             config.node,
             f"{config.name} has no num_hidden_layers, from which generate() makes its cache: AttributeError",
             union(between("4.56", "4.57"), since("5.1")),
-            'say which field has it: attribute_map = {"num_hidden_layers": "num_layers"}',
+            f'say which field has it: attribute_map = {{"num_hidden_layers": "{_count_of_layers(config)}"}}',
         )
 
 
@@ -425,6 +426,15 @@ def _counts_no_layers(project: Project, config: Class) -> bool:
     attributes = {n.attr for c in classes for n in ast.walk(c.node) if isinstance(n, ast.Attribute)}
     has_parts = any(name.endswith("_config") for name in attributes)
     return not has_parts and not any(mentions(c.node, _LAYERS) for c in classes)
+
+
+def _count_of_layers(config: Class) -> str:
+    """Return the field of a config class that its name says to be the number of layers, or the usual one."""
+    named = {n.attr for n in ast.walk(config.node) if isinstance(n, ast.Attribute)}
+    return next((name for name in _COUNTS if name in named), _COUNTS[0])
+
+
+_COUNTS = ("num_layers", "n_layers", "n_layer", "n_blocks", "depth")
 
 
 def _generates(project: Project, entry: Class) -> bool:

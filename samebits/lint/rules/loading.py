@@ -263,7 +263,7 @@ def _filled_by_library(project: Project, entry: Class) -> bool:
     if any(name.startswith("transformers.") for name in outside):
         return True
     form = ("original_inv_freq", "rope_type", "compute_default_rope_parameters")
-    if not all(any(mentions(c.node, word) or c.method(word) for c in family) for word in form):
+    if not all(any(mentions(c.node, word) for c in family) for word in form):
         return False
     return not any(_drops_library_init(c) for c in project.models)
 
