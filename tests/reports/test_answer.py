@@ -176,6 +176,21 @@ def test_a_reference_that_raises_is_no_release_to_stay_with():
     assert found.do == "No release of this run is known to be right"
 
 
+def test_a_reference_that_raises_for_one_prompt_is_better_than_a_candidate_that_loads_nothing():
+    before, after = (
+        of(stack, Verdict.FAILED, rest=rest, failures=(raised(phase, "TypeError", "no x"),))
+        for stack, phase, rest in (
+            (OLD, "forward padded", Verdict.REFERENCE),
+            (NEW, "load", None),
+        )
+    )
+    after = after.model_copy(update={"reference": before.cell})
+    found = answer(one(before, after))
+    why = f"{NEW} raises before it computes anything, {OLD} in forward padded alone"
+    assert (found.side.wrong, found.side.why) == (NEW, why)
+    assert found.do == "Stay with transformers 4.57.0"
+
+
 def test_an_unstable_cell_says_what_the_finding_says_of_it():
     for code, change in (
         ("SB301", "every load gives different numbers"),

@@ -11,7 +11,14 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import checks_broken, faults, has_started, raises, sound
+from samebits.reports.answer.side import (
+    checks_broken,
+    faults,
+    has_started,
+    raised_in_part,
+    raises,
+    sound,
+)
 from samebits.reports.beside import defects, raising_uses
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
@@ -204,8 +211,13 @@ def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if both := [stack for stack in first if all(stack in other for other in others)]:
         return both[-1]
     other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
-    is_faulty = other in faults(rows[0], report) or any(raises(other, row) for row in rows)
+    is_faulty = other in faults(rows[0], report) or any(_runs_nowhere(other, row) for row in rows)
     return "" if is_faulty else other
+
+
+def _runs_nowhere(stack: str, row: Row) -> bool:
+    """Return True if the model raises in a stack before it computes anything."""
+    return raises(stack, row) and not raised_in_part(stack, row)
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:

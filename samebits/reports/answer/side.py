@@ -268,6 +268,9 @@ def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:
         return Side(why=f"not known: nothing ran in {release(stack, report)}")
     other = release(cell.reference.stack, report)
     if cell.judged is Verdict.FAILED and raises(cell.reference.stack, row):
+        if cell.rest is None and (phases := raised_in_part(cell.reference.stack, row)):
+            why = f"{release(stack, report)} raises before it computes anything, {other} in {phases} alone"
+            return Side(stack, (), why)
         return Side(why=f"neither: {release(stack, report)} raises, and so does {other}")
     what = "raises" if cell.judged is Verdict.FAILED else "does not repeat its own results"
     runs = "runs" if cell.judged is Verdict.FAILED else "does"
@@ -282,6 +285,14 @@ def has_started(cell: CellResult) -> bool:
 def raises(stack: str, row: Row) -> bool:
     """Return True if the model raises in a stack."""
     return any(cell.cell.stack == stack and cell.judged is Verdict.FAILED for cell in row.cells)
+
+
+def raised_in_part(stack: str, row: Row) -> str:
+    """Return the phases in which the model raises in a stack that runs the others; '' for a stack that runs none."""
+    cell = next(cell for cell in row.cells if cell.cell.stack == stack)
+    return (
+        "" if cell.rest is None else some([failure.phase for failure in cell.failures], _MAX_FIELDS)
+    )
 
 
 def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
