@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
-from samebits.compare.phases import DECODED
+from samebits.compare.describe import some
+from samebits.compare.phases import DECODED, word_and_prompt
 from samebits.findings.rule import RAISED, STATE, Check, Rule, Sighting, raised
 
 if TYPE_CHECKING:
@@ -120,6 +122,67 @@ def _no_layers(case: Case) -> Iterator[Sighting]:
     yield Sighting(where, case.exception_lines())
 
 
+def _windowed(case: Case) -> Iterator[Sighting]:
+    """Find own code that counts more keys than a cache keeps, which generate() made with the window of the config."""
+    config = case.capture.signals.config or {}
+    for field in ("sliding_window", "attention_chunk_size"):
+        kept = config.get(field)
+        if isinstance(kept, int) and kept > 0:
+            yield from _refused_keys(case, field, kept)
+            yield from _other_ids_beyond(case, field, kept)
+
+
+def _refused_keys(case: Case, field: str, kept: int) -> Iterator[Sighting]:
+    if not case.frames or not case.frames[-1].own or case.failure is None:
+        return
+    in_generate = word_and_prompt(case.failure.phase)[0] in DECODED
+    if in_generate and any(less == kept for less, _ in _sizes_apart(case.failure.message)):
+        yield Sighting(case.raised_at(), (*case.exception_lines(), f"{field}: {kept}"))
+
+
+def _other_ids_beyond(case: Case, field: str, kept: int) -> Iterator[Sighting]:
+    """Find own attention whose decoding alone moves, and for the texts alone that are longer than the window."""
+    own = next((fact for fact in case.classes if "Attention" in fact.name), None)
+    if (
+        own is None
+        or case.reference is None
+        or case.is_rounding
+        or not _only_decoding_differs(case)
+    ):
+        return
+    before, after = (run.signals.greedy or {} for run in (case.reference, case.capture))
+    moved = {p: before[p].ids != after[p].ids for p in before.keys() & after.keys()}
+    lengths = {p: _length(case.capture, p) + len(before[p].ids) for p in moved}
+    longer = {p for p, length in lengths.items() if length > kept}
+    if (
+        longer
+        and longer == {p for p, differs in moved.items() if differs}
+        and longer < moved.keys()
+    ):
+        texts = f"generate() of this release gives other ids for {some(sorted(longer))}, and for no shorter text"
+        yield Sighting(f"{own.file}:{own.line}", (f"{field}: {kept}", texts))
+
+
+def _length(capture: Capture, prompt: str) -> int:
+    """Return the number of tokens of a prompt; 0 if it is not of token ids."""
+    facts = (capture.signals.forward or {}).get(prompt)
+    ids = facts.inputs.get("input_ids") if facts is not None else None
+    return ids.shape[-1] if ids is not None else 0
+
+
+def _sizes_apart(message: str) -> Iterator[tuple[int, int]]:
+    """Yield the smaller and the larger size where two shapes in a message differ."""
+    groups = re.findall(r"[(\[]\s*(\d+(?:\s*,\s*\d+)*)\s*[)\]]", message)
+    shapes = [tuple(map(int, group.split(","))) for group in groups]
+    for first, second in combinations(shapes, 2):
+        if len(first) == len(second):
+            yield from (
+                (min(pair), max(pair))
+                for pair in zip(first, second, strict=True)
+                if len({*pair}) == 2
+            )
+
+
 def _too_few_layers(case: Case) -> Iterator[Sighting]:
     """Find a cache that has no place for a layer of the model."""
     frame = case.frame(own=False)
@@ -216,4 +279,5 @@ RULES = (
     Rule("SB722", _foreign, explains=RAISED),
     Rule("SB723", _no_layers, explains=RAISED),
     Rule("SB724", _own_reordering, explains=RAISED),
+    Rule("SB725", _windowed, explains=RAISED | DECODED),
 )

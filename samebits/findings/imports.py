@@ -106,6 +106,22 @@ def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
             )
 
 
+_WITH_CODES = frozenset(
+    {"__init__", "forward", "prepare_inputs_for_generation", "tie_weights", "_pad"}
+)
+"""Methods whose arguments other rules name."""
+
+
+def _refused_argument(case: Case) -> Iterator[Sighting]:
+    """Find an own method that refuses what the library passes to the method that it overrides."""
+    match = case.raised("TypeError", r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+    if match is None or match[2] in _WITH_CODES or any(f.own for f in case.frames[-1:]):
+        return
+    for fact in case.classes:
+        if fact.name == match[1] and match[2] in fact.methods:
+            yield Sighting(f"{fact.file}:{fact.line}", case.exception_lines())
+
+
 RULES = (
     Rule("SB101", _loss_kwargs, explains=RAISED),
     Rule("SB102", _removed_names, explains=RAISED),
@@ -124,4 +140,5 @@ RULES = (
         r"unexpected keyword argument '(dtype|use_flash_attention_2|load_in_8bit|load_in_4bit"
         r"|use_auth_token)'",
     ),
+    Rule("SB113", _refused_argument, explains=RAISED),
 )

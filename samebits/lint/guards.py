@@ -177,7 +177,7 @@ def _exception_names(node: ast.expr | None) -> set[str]:
     return set(map(receiver, parts))
 
 
-def is_asserted_none(source: Source, node: ast.AST, name: str) -> bool:
+def is_asserted_none(source: Source, node: ast.expr, name: str) -> bool:
     """Return True if the function of a node asserts before it that a name is None, and gives it nothing else."""
     function = source.function(node)
     if function is None or assigned(function, name):

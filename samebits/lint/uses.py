@@ -26,3 +26,8 @@ def without(part: str, owner: str, name: str) -> Releases | None:
     if mask is None:
         return None
     return runs(zip(table()["releases"], (mark == "0" for mark in mask), strict=True))
+
+
+def passed(owner: str, method: str) -> frozenset[str]:
+    """Return the arguments that a method of a class got since 4.48, and that the library passes it by name."""
+    return frozenset(table()["overrides"].get(f"{owner}.{method}", ()))

@@ -63,11 +63,11 @@ def frame(file=OWN, code="x", function="__init__"):
     return Frame(file=file, line=7, function=function, code=code, own=file == OWN)
 
 
-def failed(type_name, message, *frames, code=None, phase="load"):
+def failed(type_name, message, *frames, code=None, phase="load", config=None):
     failure = Failure(
         phase=phase, type=type_name, message=message, traceback="", frames=frames or (frame(),)
     )
-    run = capture("5.x", status="failed", code=code or own_code())
+    run = capture("5.x", status="failed", code=code or own_code(), config=config)
     return run.model_copy(update={"failure": failure})
 
 
@@ -167,6 +167,37 @@ def test_a_cache_of_the_library_is_told_from_one_that_lost_an_attribute(
     run = with_signals(sound(Memory(), "5.x"), code=own_code(classes=(cls(attributes=attributes),)))
     run = run.model_copy(update={"failures": (Failure.model_validate(failure),)})
     assert [code for code in codes_of(run) if code in ("SB701", "SB722")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("message", "phase", "codes"),
+    [
+        ("size (1, 4, 1, 41), but is torch.Size([1, 4, 1, 24])", "greedy long", ["SB725"]),
+        (
+            "The size of tensor a (41) must match the size of tensor b (24)",
+            "greedy long",
+            ["SB725"],
+        ),
+        ("size (1, 24, 1, 41), but is torch.Size([1, 24, 1, 40])", "greedy long", []),
+        ("size (1, 4, 1, 41), but is torch.Size([1, 4, 1, 24])", "forward long", []),
+    ],
+)
+def test_own_attention_that_counts_more_tokens_than_the_cache_keeps_is_named(message, phase, codes):
+    own = {"code": own_code(), "phase": phase, "config": {"sliding_window": 24}}
+    assert codes_of(failed("ValueError", message, frame(), **own)) == codes
+    full = own | {"config": {"sliding_window": None}}
+    assert codes_of(failed("ValueError", message, frame(), **full)) == []
+
+
+def test_an_own_method_that_refuses_what_the_library_passes_is_named():
+    message = "MyConfig.validate() got an unexpected keyword argument 'strict'"
+    calls = frame("transformers/generation/configuration_utils.py", "self.validate(strict=True)")
+    own = own_code(classes=(cls("MyConfig", methods={"validate": ("self",)}),))
+    (finding,) = findings(Case(failed("TypeError", message, calls, code=own)))
+    assert (finding.code, finding.where) == ("SB113", f"{OWN}:40")
+    assert codes_of(failed("TypeError", message, frame(), code=own)) == []
+    inherited = own_code(classes=(cls("MyConfig"),))
+    assert codes_of(failed("TypeError", message, calls, code=inherited)) == []
 
 
 def test_a_config_that_does_not_count_its_layers_as_the_cache_needs_is_named():
@@ -1533,6 +1564,32 @@ def test_a_suspicious_line_is_named_only_where_decoding_differs(memory, name, co
     assert codes_of(candidate, reference=reference, signals=signals) == []
     reference, candidate, signals = pair(memory)
     assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
+
+
+@pytest.mark.parametrize(
+    ("window", "short", "own", "codes"),
+    [
+        (10, (3, 1, 4), ["Attention"], ["SB725"]),
+        (10, (3, 1, 5), ["Attention"], []),  # a text that fits moves, too
+        (40, (3, 1, 4), ["Attention"], []),  # no text is longer
+        (None, (3, 1, 4), ["Attention"], []),
+        (10, (3, 1, 4), ["Embedding"], []),
+    ],
+)
+def test_ids_that_move_beyond_the_window_alone_are_named(memory, window, short, own, codes):
+    def sides(short_ids, long_ids):
+        return {
+            "forward": {"short": forward(memory), "long": forward(memory, ids=[range(20)])},
+            "greedy": {"short": decoded(memory, *short_ids), "long": decoded(memory, *long_ids)},
+        }
+
+    code = own_code(classes=tuple(map(cls, own)))
+    reference = sound(memory, **sides((3, 1, 4), (1, 5, 9)))
+    candidate = sound(
+        memory, "5.x", config={"sliding_window": window}, code=code, **sides(short, (1, 5, 2))
+    )
+    signals = compare(reference, candidate, memory)
+    assert codes_of(candidate, reference=reference, signals=signals) == codes
 
 
 def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():

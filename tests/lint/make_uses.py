@@ -2,7 +2,7 @@
 
     python tests/lint/make_uses.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers", as for make_names.py)
 
-arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts and methods that a
+arguments: what a public class or function, or train() of a Trainer, refuses in some release. overrides: what a method of a public class gets of the library by name, and did not in some release ("0": it does). attributes: parts and methods that a
 class of models no longer holds itself, what a decorator sets on layers, and fields that a config keeps in its text_config.
 methods: what the base of all tokenizers has in some release, and no tokenizer in another. rotary: embeddings whose forward needs the kind of layer. attention: names of implementations. kernels: releases that take the same ones of the hub as the release before. tasks: names of pipelines. variables: what a release
 no longer reads of its environment. A class that takes any keyword refuses none, one with a ``__getattr__`` of its own lacks
@@ -47,6 +47,12 @@ class Found:
             "dataclass" in made and "strict" not in made
         )  # which lets any keyword pass
         self.methods = {n.name: taken(n) for n in node.body if isinstance(n, ast.FunctionDef)}
+        asked = set(re.findall(r"signature\(self\.(\w+)\)", ast.unparse(node)))
+        self.passed = {}  # but to methods that are asked for what they take
+        for call in filter(of_self, ast.walk(node)):
+            if call.func.attr not in asked:
+                names = {argument.arg for argument in call.keywords}
+                self.passed.setdefault(call.func.attr, set()).update(names)
         self.fields = [
             n.target.id
             for n in node.body
@@ -70,7 +76,7 @@ class Found:
 class Model:
     """What one class of a model's module has itself, by the lines of its text: parsing all models takes minutes."""
 
-    is_dataclass, fields = False, ()
+    is_dataclass, fields, passed = False, (), {}
 
     def __init__(self, block, module):
         header = HEADER.match(block)
@@ -126,6 +132,10 @@ class Release:
                 self.classes[own.name] = own
         for name in twice:
             del self.classes[name]
+        self.callers = {}
+        for own in self.classes.values():
+            for method in own.passed:
+                self.callers.setdefault(method, []).append(own)
 
         self._families = {}
 
@@ -183,6 +193,15 @@ class Release:
         found = {method for family in families for own in family for method in own.methods}
         return {method for method in found if method[0] != "_"}
 
+    def passes(self, name, method):
+        """Return the arguments that a class of the library's own passes its own method by name; None: no such method."""
+        own = self.classes.get(name)
+        if own is None or ".models." in own.module or method not in own.methods:
+            return None
+        others = (f for f in self.callers.get(method, ()) if own in self.family(f.name))
+        callers = (*self.family(name), *others)
+        return own.methods[method][1] & set().union(*(c.passed.get(method, set()) for c in callers))
+
     def needs_kind(self, name):
         """Return True for a rotary embedding whose forward needs the kind of layer."""
         return getattr(self.classes.get(name), "by_kind", False)
@@ -199,6 +218,16 @@ class Release:
             fields = {field for f in family for field in f.fields}
             return fields, fields
         return None, set()
+
+
+def of_self(node):
+    """Return True for the call of a method of the object, or the class, itself."""
+    owner = (
+        node.func.value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        else None
+    )
+    return isinstance(owner, ast.Name) and owner.id in {"self", "cls"}
 
 
 def taken(node):
@@ -315,6 +344,24 @@ def unnamed_methods(name, every):
     return {method: bits for method, bits in lost.items() if "1" in bits and "01" not in bits}
 
 
+def overridden(name, every):
+    """Yield each method of a class with the arguments that it got since 4.48, and that the newest release passes it."""
+    methods = every[-1].classes[name].methods if name in every[-1].classes else ()
+    for method in sorted({*methods} - {*NAMED_BY_OTHERS}):
+        answers = [r.passes(name, method) for r in every]
+        if answers[-1]:
+            older = [a for a in answers if a is not None]
+            new = {argument for argument in answers[-1] if any(argument not in a for a in older)}
+            if passed := {
+                a: "".join("10"[a in (names or ())] for names in answers) for a in sorted(new)
+            }:
+                yield f"{name}.{method}", passed
+
+
+NAMED_BY_OTHERS = ("tie_weights",)
+"""SB403 says it."""
+
+
 def calls(name, every):
     """Yield None for the call of a class or function of the library's own modules, and ``train`` of a Trainer."""
     found = [r.classes[name] for r in every if name in r.classes]
@@ -328,7 +375,7 @@ def calls(name, every):
 def main(pairs):
     folders = {r: Path(folder).resolve() for r, _, folder in (p.partition("=") for p in pairs)}
     every = [Release(folder) for folder in folders.values()]
-    called, held = {}, {}
+    called, held, overrides = {}, {}, {}
     decorated = set().union(*(names for r in every for names in r.decorators.values()))
     for name in sorted(set().union(*(r.public for r in every))):
         for method in calls(name, every):
@@ -336,6 +383,7 @@ def main(pairs):
             found = rows([v for v, _ in answers], set().union(*(n for _, n in answers)), "0")
             if found := {n: bits for n, bits in found.items() if "1" in bits and n[0] != "_"}:
                 called[f"{name}.{method}" if method else name] = found
+        overrides |= dict(overridden(name, every))
         values = [r.attributes(name) for r in every]
         candidates = set().union(*(v for v in values if v is not None))
         parts = PARTS if name.endswith(WHOLE) else of_text_config(name, every[-1])
@@ -364,7 +412,14 @@ def main(pairs):
         for part in ("attention", "tasks", "variables")
     }
     words["kernels"] = {"": {"of the hub": as_before(every)}}
-    table = {"arguments": called, "attributes": held, "methods": methods, "rotary": rotary, **words}
+    table = {
+        "arguments": called,
+        "overrides": overrides,
+        "attributes": held,
+        "methods": methods,
+        "rotary": rotary,
+        **words,
+    }
     OUT.write_text(written([*folders], table), "utf-8")
 
 

@@ -84,7 +84,17 @@ def counting(sets, takes="past_key_values", declares="pass"):
     )
 
 
-COUNTED = "self.n_layer = 2\n    @property\n    def num_hidden_layers(self):\n        return self.n_layer"
+def validates(takes):
+    """Return a generation config whose check of itself takes these arguments."""
+    return (
+        "from transformers import GenerationConfig\nclass C(GenerationConfig):\n"
+        f"    def validate(self, {takes}):\n        pass\n"
+    )
+
+
+COUNTED = (
+    "self.n_layer = 2\n    @property\n    def num_hidden_layers(self):\n        return self.n_layer"
+)
 
 
 def counts(text):
@@ -576,6 +586,16 @@ CASES = [
     (
         "SB507",
         scaled(
+            reads="0\nif self.rope_scaling is None:\n    return 1.0\n"
+            "kind = self.config.rope_scaling['type']"
+        ),
+        scaled(
+            reads="0\nif self.steps is None:\n    return 1.0\nkind = self.config.rope_scaling['type']"
+        ),
+    ),
+    (
+        "SB507",
+        scaled(
             reads="self.config.rope_scaling\nkind = s.get('type') if s is not None else 'plain'"
         ),
         scaled(reads="self.config.rope_scaling['factor']"),
@@ -713,6 +733,14 @@ CASES = [
             "        if 'cache_position' in kw:\n"
             "            kw['cache_position'] = kw['cache_position'][-1:] + 1\n"
         ),
+    ),
+    ("SB113", validates("is_init=False"), validates("is_init=False, **kwargs")),
+    (
+        "SB113",
+        "from transformers import Trainer\nclass T(Trainer):\n"
+        "    def _maybe_log_save_evaluate(self, loss, norm, model, trial, epoch, ignored, start):\n        pass\n",
+        "from transformers import Trainer\nclass T(Trainer):\n"
+        "    def _maybe_log_save_evaluate(self, *args, learning_rate=None):\n        pass\n",
     ),
     ("SB723", counting("self.num_layers = 2"), counting("self.num_hidden_layers = 2")),
     ("SB723", counting("self.n_layer = 2"), counting(COUNTED)),
@@ -1170,8 +1198,8 @@ def test_a_layer_that_renames_a_keyword_takes_the_former_name_and_no_older_one()
 
 def test_every_rule_has_a_planted_line():
     planted = {code for code, _, _ in CASES}
-    in_custom = {"SB404", "SB504", "SB602", "SB604", "SB709", "SB803", "SB804", "SB805"}
-    assert {rule.code for rule in rules()} == planted | in_custom
+    elsewhere = {"SB404", "SB504", "SB602", "SB604", "SB709", "SB725", "SB803", "SB804", "SB805"}
+    assert {rule.code for rule in rules()} == planted | elsewhere
 
 
 @pytest.mark.parametrize(
@@ -1236,6 +1264,36 @@ def test_positions_that_a_method_drops_are_not_those_that_it_does_not_cut(
     )
     found = [p.message for p in problems_of(tmp_path, text) if p.code == "SB805"]
     assert [words in message for message in found] == ([] if words is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "codes"),
+    [
+        ('{"sliding_window": 24}', "", ["SB725"]),
+        ('{"sliding_window": 24, "layer_types": ["sliding_attention"]}', "", ["SB725"]),
+        ('{"sliding_window": 24, "layer_types": ["full_attention"]}', "", []),
+        ('{"sliding_window": null}', "", []),
+        ("{}", "", []),
+        (
+            '{"sliding_window": 24}',
+            "import transformers.masking_utils\n",
+            [],
+        ),
+    ],
+)
+def test_own_attention_beside_a_window_that_generate_keeps_is_found(tmp_path, config, more, codes):
+    code = (
+        f"{HEAD}{more}class A(nn.Module):\n"
+        "    def forward(self, k, v, past_key_value=None):\n"
+        "        k, v = past_key_value.update(k, v, 0)\n        return k @ v\n"
+        "class M(PreTrainedModel, GenerationMixin):\n    def __init__(self, config):\n"
+        "        super().__init__(config)\n        self.a = A()\n        self.post_init()\n"
+        "    def forward(self, x, past_key_values=None, cache=None, cache_position=None):\n        return x\n"
+    )
+    (tmp_path / "modeling_x.py").write_text(code)
+    (tmp_path / "config.json").write_text(config)
+    found = lint(python_files([tmp_path])).problems
+    assert [problem.code for problem in found] == codes
 
 
 def test_a_table_that_config_json_switches_off_is_not_lost(tmp_path):

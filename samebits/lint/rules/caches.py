@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from samebits.lint.guards import guarded, is_asserted_none
 from samebits.lint.layers import library_class
@@ -275,7 +275,7 @@ def _truth(project: Project) -> Iterator[Problem]:
                     tested,
                     f"an empty cache counts as true, so `if {tested.id}` takes the prompt for a "
                     "continuation",
-                    union(between("4.56", "4.57"), since("5.1")),
+                    _MADE_OF_CONFIG,
                     f"write {tested.id} is not None and {tested.id}.get_seq_length() > 0",
                 )
 
@@ -407,9 +407,64 @@ def _uncounted(project: Project) -> Iterator[Problem]:
             config.source,
             config.node,
             f"{config.name} has no num_hidden_layers, from which generate() makes its cache: AttributeError",
-            union(between("4.56", "4.57"), since("5.1")),
+            _MADE_OF_CONFIG,
             f'say which field has it: attribute_map = {{"num_hidden_layers": "{_count_of_layers(config)}"}}',
         )
+
+
+def _windowed(project: Project) -> Iterator[Problem]:
+    """Find own attention whose masks count all tokens, where the config has the window that generate() keeps."""
+    for source in {e.source for e in project.models if _generates(project, e)}:
+        window = _window(project.checkpoint(source) or {})
+        reached = {source} | {
+            c.source for e in project.models if e.source is source for c in project.family(e)[0]
+        }
+        if not window or any(name in s.text for s in reached for name in _ASK_CACHE):
+            continue
+        if update := next(
+            (u for s in sorted(reached, key=lambda s: s.path) for u in _updates(s)), None
+        ):
+            yield problem(
+                *update,
+                f"generate() makes a cache that keeps {window[1]} tokens of a layer ({window[0]}), and masks that "
+                "count all tokens do not fit its keys: an exception, or wrong numbers, once a text is longer",
+                _MADE_OF_CONFIG,
+                "pass past_key_values=DynamicCache() to generate(), or make the masks with masking_utils",
+            )
+
+
+_ASK_CACHE = (
+    "masking_utils",
+    "get_mask_sizes",
+    "create_sliding_window_causal_mask",
+    "create_causal_mask",
+)
+_MADE_OF_CONFIG = union(between("4.56", "4.57"), since("5.1"))
+"""Releases whose generate() makes its cache of the config, with layers that keep a window."""
+
+
+def _window(config: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return the field of config.json from which a cache takes its window, and its value; None for none."""
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and not any(
+        "sliding" in str(kind) or "chunked" in str(kind) for kind in kinds
+    ):
+        return None
+    fields = ((name, config.get(name)) for name in ("sliding_window", "attention_chunk_size"))
+    return next(((name, n) for name, n in fields if isinstance(n, int) and n), None)
+
+
+def _updates(source: Source) -> Iterator[tuple[Source, ast.Call]]:
+    """Yield each ``past_key_value.update(keys, values, …)`` of own attention."""
+    for node in source.by_kind.get(ast.Call, ()):
+        owner, name = method_call(node)
+        if (
+            name == "update"
+            and owner is not None
+            and receiver(owner) in _NAMES
+            and len(node.args) > 1
+        ):
+            yield source, node
 
 
 _WITHOUT_CACHE = ("_is_stateful", "_supports_default_dynamic_cache")
@@ -547,4 +602,5 @@ RULES = (
     LintRule("SB721", "error", _unknown_positions),
     LintRule("SB723", "error", _uncounted),
     LintRule("SB724", "error", _reorderings),
+    LintRule("SB725", "error", _windowed),
 )

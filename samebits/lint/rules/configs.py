@@ -379,7 +379,9 @@ def _asks_whether(source: Source, function: ast.AST, owner: ast.expr) -> bool:
     """Return True if a function tells None, or a dict without keys, from the others."""
     text = ast.unparse(owner)
     for node in ast.walk(function):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or ast.unparse(node) != text:
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        if receiver(node) != "rope_scaling" and ast.unparse(node) != text:
             continue
         around = source.parents.get(node)
         if isinstance(around, ast.Compare) and isinstance(around.ops[0], (ast.Is, ast.IsNot)):

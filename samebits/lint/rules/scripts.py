@@ -12,8 +12,15 @@ from samebits.lint.layers import instance_class
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, Project, is_library_model, problem
 from samebits.lint.releases import since
-from samebits.lint.syntax import assigned, is_constant, is_self, keyword, method_call
-from samebits.lint.uses import names, without
+from samebits.lint.syntax import (
+    argument_names,
+    assigned,
+    is_constant,
+    is_self,
+    keyword,
+    method_call,
+)
+from samebits.lint.uses import names, passed, without
 
 if TYPE_CHECKING:
     from samebits.lint.source import Source
@@ -283,6 +290,34 @@ def _unread_overrides(project: Project) -> Iterator[Problem]:
                 )
 
 
+def _refusing_overrides(project: Project) -> Iterator[Problem]:
+    """Find methods that refuse an argument which a release passes to the method that they override."""
+    for entry in project.classes:
+        owners = _overridden(project, entry)
+        for method in entry.methods() if owners else ():
+            if method.args.kwarg is not None or guarded(entry.source, method):
+                continue
+            for owner in owners:
+                for name in passed(owner, method.name) - argument_names(method):
+                    releases = without("overrides", f"{owner}.{method.name}", name)
+                    assert releases is not None
+                    yield problem(
+                        entry.source,
+                        method,
+                        f"{owner} passes {name} to {method.name}(), which takes no such argument here: TypeError",
+                        releases,
+                        "take **kwargs, and hand them on to super()",
+                    )
+
+
+def _overridden(project: Project, entry: Class) -> tuple[str, ...]:
+    """Return the classes of the library whose methods a class can override, by its bases."""
+    if project.is_model(entry):
+        return ("PreTrainedModel", "GenerationMixin")
+    base = _library_base(project, entry)
+    return (base, "Trainer") if base.endswith("Trainer") and base != "Trainer" else (base,)
+
+
 def _attention_names(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
         argument = keyword(node, "attn_implementation")
@@ -391,6 +426,7 @@ RULES = (
     LintRule("SB109", "warning", _variables),
     LintRule("SB110", "error", _attention_names),
     LintRule("SB111", "warning", _unread_overrides),
+    LintRule("SB113", "error", _refusing_overrides),
     LintRule("SB112", "note", _kernels),
     LintRule("SB864", "error", _tasks),
     LintRule("SB913", "error", _untyped_tokens),
