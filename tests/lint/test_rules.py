@@ -742,6 +742,14 @@ CASES = [
         "from transformers import Trainer\nclass T(Trainer):\n"
         "    def _maybe_log_save_evaluate(self, *args, learning_rate=None):\n        pass\n",
     ),
+    (
+        "SB113",
+        "from transformers import Trainer\nclass T(Trainer):\n"
+        "    def _maybe_log_save_evaluate(self, loss):\n        pass\n",
+        "from transformers import Trainer\nclass T(Trainer):\n"
+        "    def _maybe_log_save_evaluate(self, loss):\n        pass\n"
+        "    def step(self, loss):\n        self._maybe_log_save_evaluate(loss)\n",
+    ),
     ("SB723", counting("self.num_layers = 2"), counting("self.num_hidden_layers = 2")),
     ("SB723", counting("self.n_layer = 2"), counting(COUNTED)),
     (
