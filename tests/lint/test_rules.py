@@ -1281,6 +1281,7 @@ def test_positions_that_a_method_drops_are_not_those_that_it_does_not_cut(
         ('{"sliding_window": 24, "layer_types": ["sliding_attention"]}', "", ["SB725"]),
         ('{"sliding_window": 24, "layer_types": ["full_attention"]}', "", []),
         ('{"sliding_window": null}', "", []),
+        ('{"sliding_window": 24, "use_sliding_window": false}', "", []),
         ("{}", "", []),
         (
             '{"sliding_window": 24}',

@@ -445,6 +445,8 @@ _MADE_OF_CONFIG = union(between("4.56", "4.57"), since("5.1"))
 
 def _window(config: Mapping[str, Any]) -> tuple[str, int] | None:
     """Return the field of config.json from which a cache takes its window, and its value; None for none."""
+    if config.get("use_sliding_window") is False:  # config classes then leave it out
+        return None
     kinds = config.get("layer_types")
     if isinstance(kinds, list) and not any(
         "sliding" in str(kind) or "chunked" in str(kind) for kind in kinds
