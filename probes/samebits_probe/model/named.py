@@ -8,6 +8,7 @@ What belongs to a token follows from its id, so that it moves with the token whe
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from samebits_probe.model.inputs import seeded_numbers
 
 BOXES = "bbox"
 """A box for each token, so that their number is that of the tokens."""
+MASKED = "bool_masked_pos"
+"""Which patches of an image or a video are hidden. Many forwards list it, and need it only for a loss."""
 _STEPS = 6
 _GRID = (2, 3)
 """Rows and columns of patches; unequal, so that neither passes for the other."""
@@ -46,7 +49,11 @@ class _Argument(NamedTuple):
 def names(model_class: Any, signature: Signature, config: Any) -> tuple[str, ...]:
     """Return the arguments of a forward that this module makes; none for a class of the user's."""
     described = _described(model_class, config)
-    return tuple(name for name in signature.listed if name in described)
+    return tuple(
+        p.name
+        for p in signature.parameters
+        if p.name in described or (p.required and p.name in _where_required(model_class, config))
+    )
 
 
 def _described(model_class: Any, config: Any) -> set[str]:
@@ -56,6 +63,12 @@ def _described(model_class: Any, config: Any) -> set[str]:
     return {name for name, ways in _ARGUMENTS.items() if any(_applies(way, config) for way in ways)}
 
 
+def _where_required(model_class: Any, config: Any) -> set[str]:
+    """Return the arguments that are made for a forward that requires them."""
+    is_hidden = is_of_transformers(model_class) and _applies(_MASKED, config)
+    return {MASKED} if is_hidden else set()
+
+
 def is_of_transformers(model_class: Any) -> bool:
     """Return False for a class of the user's: its arguments may mean anything, and the user gives them."""
     return bool(model_class.__module__.startswith("transformers.models."))
@@ -63,7 +76,8 @@ def is_of_transformers(model_class: Any) -> bool:
 
 def tensor(argument: str, rows: list[Row]) -> torch.Tensor:
     """Return an argument for some rows."""
-    made = next(one for one in _ARGUMENTS[argument] if _applies(one, rows[0].config)).make
+    ways = _ARGUMENTS.get(argument, (_MASKED,))
+    made = next(one for one in ways if _applies(one, rows[0].config)).make
     return torch.stack([made(row) for row in rows])
 
 
@@ -128,6 +142,20 @@ def _of_objects(row: Row) -> torch.Tensor:
     return torch.stack([_box(f"{row.name} {n}") for n in range(_STEPS)])
 
 
+def hidden_patches(config: Any) -> torch.Tensor:
+    """Return which patches are hidden, [patches]: each second one, as rows must have equally many."""
+    sizes = (_pair(_field(config, name)) for name in _PATCHES)
+    per_image = math.prod(image // patch for image, patch in zip(*sizes, strict=True))
+    frames = getattr(config, "num_frames", 1) // getattr(config, "tubelet_size", 1)
+    return torch.arange(per_image * int(frames)) % 2 == 0
+
+
+def _pair(size: Any) -> tuple[int, ...]:
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+_PATCHES = ("image_size", "patch_size")
+_MASKED = _Argument(_PATCHES, lambda row: hidden_patches(row.config))
 # of Decision Transformer, which reads no rewards
 _GAME = ("state_dim", "act_dim", "max_ep_len")
 _ARGUMENTS: dict[str, tuple[_Argument, ...]] = {

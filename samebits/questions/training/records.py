@@ -41,6 +41,7 @@ TrainingRelationName = Literal[
     "packed = padded",
     "packed = padded, with images",
     "ids of padding have no effect",
+    "decoder ids by collators = by forward",
     "frozen layers leave other gradients",
     "only projections learn = all learn",
     "router loss by config = by argument",

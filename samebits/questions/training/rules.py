@@ -284,6 +284,7 @@ RULES: tuple[Rule, ...] = (
         "SB846",
         _broken(
             "packed = padded",
+            "decoder ids by collators = by forward",
             "frozen layers leave other gradients",
             "only projections learn = all learn",
             "router loss by config = by argument",

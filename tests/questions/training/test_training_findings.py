@@ -122,6 +122,7 @@ def test_a_tensor_that_is_frozen_in_one_release_is_named_and_no_tie_is_blamed():
         ("SB845", "logprobs of training = logprobs of decoding"),
         ("SB846", "packed = padded"),
         ("SB846", "router loss by config = by argument"),
+        ("SB846", "decoder ids by collators = by forward"),
         ("SB846", "frozen layers leave other gradients"),
         ("SB846", "only projections learn = all learn"),
         ("SB844", "gradient checkpointing, only projections learn = without"),

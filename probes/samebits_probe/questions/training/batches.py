@@ -26,7 +26,7 @@ from samebits_probe.model.inputs import (
     token_config,
 )
 from samebits_probe.model.prompted import PHRASES
-from samebits_probe.questions.training import chance, pictured
+from samebits_probe.questions.training import chance, forms, pictured
 
 IGNORED = -100
 """The label that no loss counts."""
@@ -136,9 +136,12 @@ def _all(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[B
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and targets.is_contrastive(model):
         return [_of_pairs(prompts)]
-    if not takes_labels and not asks:
+    takes_tokens = getattr(model, "main_input_name", "input_ids") == choice.TOKENS
+    if not takes_labels and not asks and not forms.hides_patches(model):
+        if not takes_tokens and (made := _without_labels(model, prompts)):
+            return made
         raise NoLoss(f"forward of {type(model).__name__} takes no labels")
-    if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
+    if not takes_tokens:
         return list(_of_prompt(model, head, prompts))
     try:
         made = list(_of_tokens(model, head, asks=asks))
@@ -164,6 +167,9 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
     if head == "causal-lm":
         yield from _of_decoder(model)
         return
+    if choice.takes_choices(type(model).__name__):
+        yield Batch("choices", forms.of_choices(model, len(LENGTHS), LENGTHS[0]))
+        return
     n_rows = 1 if getattr(model.config, "pad_token_id", None) is None else len(LENGTHS)
     inputs = _padded(model, n_rows)
     if asks:
@@ -173,7 +179,8 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
         beyond[0] = max(LENGTHS)  # an answer that is not in the row is of no count
         yield Batch("beyond", inputs | {"start_positions": beyond, "end_positions": beyond})
         return
-    padded = Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
+    of_rows = forms.beside(model, n_rows)
+    padded = Batch("padded", inputs | {"labels": _labels_like(model, inputs)} | of_rows)
     yield padded
     yield from _of_switches(model, padded, shifted=False)
     if type(model).__name__.endswith("ForSequenceClassification"):
@@ -265,7 +272,10 @@ def _with_ends_ignored(labels: torch.Tensor) -> torch.Tensor:
 def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
-        logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
+        output = model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs)
+    logits = outputs.logits_of(output)
+    if logits is not None and (own := forms.of_output(model, output, logits)) is not None:
+        return own
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
         return targets.of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
@@ -308,6 +318,15 @@ def _of_pairs(prompts: Mapping[str, dict[str, Any]]) -> Batch:
     raise NoLoss("no input of the cell is a text with an image or a sound")
 
 
+def _without_labels(model: Any, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
+    """Return the first input of a model that computes a loss of it alone, as those that repair what they hide; else none."""
+    for name, inputs in prompts.items():
+        with torch.no_grad(), targets.order_free():
+            loss = getattr(model(**inputs), "loss", None)
+        return [] if loss is None else [Batch(name, dict(inputs))]
+    return []
+
+
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
     """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
     if not prompts:
@@ -320,6 +339,8 @@ def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> 
         inputs = _with_frames(model, inputs)
         labels = torch.arange(1, 1 + _SPELLING).repeat(n_rows(inputs), 1)
         yield Batch(name, inputs | {"labels": labels})
+    elif forms.hides_patches(model):
+        yield Batch(name, inputs | forms.of_patches(model, inputs))
     elif forks.accepts(model, targets.FUTURE):
         yield Batch(name, inputs | {targets.FUTURE: _of_series(model, inputs)})
     elif targets.labels(model, inputs, targets.FULL):

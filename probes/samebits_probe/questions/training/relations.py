@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 
 from samebits_probe.model import decode, determinism, forks, layers, precision
-from samebits_probe.model.choice import TOKENS
+from samebits_probe.model.choice import DECODER, TOKENS
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -380,6 +380,25 @@ def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     return lesson(batch), learned(other)
 
 
+_FROM_LABELS = "prepare_decoder_input_ids_from_labels"
+"""The method by which collators make the ids of a decoder."""
+
+
+def _ids_of_labels(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step whose forward makes the decoder's ids of the labels, and one that is given those of collators."""
+    method, kwargs = getattr(learner.model, _FROM_LABELS, None), setting.main.kwargs
+    if method is None or setting.main.labels is None:
+        raise NoMeaning("no collator makes ids of its decoder")
+    if DECODER in kwargs and TOKENS in kwargs:
+        raise NoMeaning("its config has no first token, so that forward makes no ids of labels")
+    by_forward = {name: value for name, value in kwargs.items() if name != DECODER}
+    try:
+        ids = method(labels=setting.main.labels.clone())
+    except Exception as error:
+        raise NoMeaning(f"{_FROM_LABELS} raises, which usage asks") from error
+    return learned(by_forward), learned({**by_forward, DECODER: ids})
+
+
 _ROUNDING = 1e-3
 """Part of the largest logit up to which another first sequence may move the second one."""
 
@@ -536,6 +555,7 @@ RELATIONS = (
     Relation("packed = padded", _packed),
     Relation("packed = padded, with images", _packed_with_images),
     Relation("ids of padding have no effect", _padding),
+    Relation("decoder ids by collators = by forward", _ids_of_labels),
     Relation("frozen layers leave other gradients", _frozen),
     Relation("only projections learn = all learn", _projections),
     Relation("router loss by config = by argument", _router),
