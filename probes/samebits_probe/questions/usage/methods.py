@@ -16,7 +16,15 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import has_media, text_config
-from samebits_probe.questions.usage import cached, checked, positions, returned
+from samebits_probe.questions.usage import (
+    cached,
+    checked,
+    codec,
+    positions,
+    returned,
+    series,
+    tables,
+)
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
@@ -63,6 +71,9 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from checked.calls(subject)
     yield from returned.calls(subject)
     yield from positions.calls(subject)
+    yield from tables.calls(model)
+    yield from series.calls(model, subject.prompts)
+    yield from codec.calls(model, subject.prompts)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
