@@ -24,6 +24,7 @@ from samebits_probe.questions.usage import (
     returned,
     series,
     tables,
+    voice,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
@@ -74,6 +75,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from tables.calls(model)
     yield from series.calls(model, subject.prompts)
     yield from codec.calls(model, subject.prompts)
+    yield from voice.calls(model)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
