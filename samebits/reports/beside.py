@@ -153,7 +153,8 @@ def _defect(
     """Return a defect; ``n_present`` counts the cells of each row whose release has the model."""
     # what the reference alone does otherwise is no sign of a candidate that has the defect elsewhere
     own = [(cell, finding) for cell, finding in shown if not finding.of_reference] or shown
-    first = own[0][1]
+    of_cell = (finding for cell, finding in own if cell.faulty(finding) == cell.cell.stack)
+    first = next(of_cell, own[0][1])
     models = dict.fromkeys(cell.cell.model for cell, _ in shown)
     stacks = dict.fromkeys(cell.faulty(finding) for cell, finding in own)
     since = _since(shown, n_present, is_one=is_one)

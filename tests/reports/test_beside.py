@@ -45,12 +45,13 @@ def shown(*, explained=(), **codes):
         verdict = Verdict.REFERENCE if stack == STACKS[0] else Verdict.IDENTICAL
         found = []
         for text in codes.get("s" + stack.replace(".", "_"), "").split():
+            text, _, where = text.partition("@")  # noqa: PLW2901  a place of its own
             code, _, raises = text.partition("!")
             before = raises == "before"
             found.append(
                 Finding(
                     code=code,
-                    where="place",
+                    where=where or "place",
                     evidence=(),
                     raises="" if before else raises,
                     of_reference=before,
@@ -238,6 +239,17 @@ def test_a_defect_that_each_side_has_elsewhere_is_shown_where_the_candidate_has_
     assert (both.since, both.stacks) == ("changed", ("5.23",))
     (before,) = defects(shown(s5_23="SB1!before"))
     assert (before.since, before.stacks) == ("repaired", ("4.48",))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_uses_that_raise_that_of_the_candidate_is_named_first(order):
+    """GLPN of 4.57 has no get_input_embeddings(), and Trainer of 5.24 does not train it."""
+    uses = ["SB1!4.48@embeddings", "SB1!5.23@trainer"][::order]
+    (both,) = defects(shown(s5_23=" ".join(uses)))
+    assert (both.since, both.where) == ("changed", "trainer")
+    assert set(both.stacks) == {"4.48", "5.23"}
+    (alone,) = defects(shown(s5_23=uses[order < 0]))
+    assert (alone.since, alone.where) == ("repaired", "embeddings")
 
 
 @pytest.mark.parametrize(("mark", "stack"), [("!before", "4.48"), ("!4.48", "4.48"), ("", "5.23")])
