@@ -51,6 +51,19 @@ DEPTH = {
 MAE = {**VISION, "decoder_hidden_size": 16, "decoder_num_hidden_layers": 1}
 MAE |= {"decoder_num_attention_heads": 2, "decoder_intermediate_size": 16}
 VIDEO = {**MAE, "num_frames": 4, "tubelet_size": 2}
+SERIES = {
+    "context_length": 16,
+    "patch_length": 4,
+    "patch_stride": 4,
+    "d_model": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "ffn_dim": 16,
+    "num_input_channels": 2,
+    "num_targets": 3,
+    "do_mask_input": False,
+}
+PAST = {"past_values": PIXELS.reshape(-1)[:64].reshape(2, 16, 2)}
 HEADS = {
     "BertForMultipleChoice": (BERT, {}),
     "BertForPreTraining": (BERT, {}),
@@ -58,6 +71,8 @@ HEADS = {
     "GLPNForDepthEstimation": (DEPTH, {"pixel_values": PIXELS}),
     "ViTForMaskedImageModeling": (VISION, {"pixel_values": PIXELS}),
     "ViTMAEForPreTraining": (MAE, {"pixel_values": PIXELS}),
+    "PatchTSTForRegression": (SERIES, PAST),
+    "PatchTSTForClassification": (SERIES, PAST),
     "VideoMAEForPreTraining": (VIDEO, {"pixel_values": PIXELS.expand(1, 4, 3, 16, 16)}),
 }
 """Head -> fields of a config, and its first input."""
@@ -129,6 +144,7 @@ def test_another_loss_of_choices_depths_and_patches_shows():
 
     plants = {
         "BertForMultipleChoice": ("torch.nn.functional.cross_entropy", first_row),
+        "PatchTSTForClassification": ("torch.nn.functional.cross_entropy", first_row),
         "GLPNForDepthEstimation": ("torch.log", lambda x: log(x.clamp(max=1.0))),
         "ViTForMaskedImageModeling": (
             "torch.nn.functional.l1_loss",

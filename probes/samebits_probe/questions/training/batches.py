@@ -131,7 +131,8 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
 
 def _all(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
     takes_labels = any(
-        forks.accepts(model, name) for name in ("labels", targets.MASKS, targets.FUTURE)
+        forks.accepts(model, name)
+        for name in ("labels", targets.MASKS, targets.FUTURE, forms.WHOLE)
     )
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and targets.is_contrastive(model):
@@ -341,6 +342,8 @@ def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> 
         yield Batch(name, inputs | {"labels": labels})
     elif forms.hides_patches(model):
         yield Batch(name, inputs | forms.of_patches(model, inputs))
+    elif forks.accepts(model, forms.WHOLE):
+        yield Batch(name, inputs | forms.of_series(model, inputs))
     elif forks.accepts(model, targets.FUTURE):
         yield Batch(name, inputs | {targets.FUTURE: _of_series(model, inputs)})
     elif targets.labels(model, inputs, targets.FULL):

@@ -15,6 +15,8 @@ from samebits_probe.model.inputs import choices, n_rows, seeded_numbers, token_c
 
 Facts = dict[str, Any]
 _DEPTH = "predicted_depth"
+WHOLE = "target_values"
+"""What belongs to a series as a whole."""
 _FRAMES = "ForAudioFrameClassification"
 _LARGEST, _LEAST = 2.0, 0.5
 """Distances lie between them: the loss takes their logarithms."""
@@ -39,6 +41,16 @@ def of_output(model: Any, output: Any, logits: torch.Tensor) -> torch.Tensor | N
         right = torch.arange(logits[..., 0].numel()).reshape(logits.shape[:-1]) % n_classes
         return torch.nn.functional.one_hot(right, n_classes)
     return None
+
+
+def of_series(model: Any, inputs: Facts) -> Facts:
+    """Return what a head makes of a whole series: a class of each where it gives logits, else numbers."""
+    with torch.no_grad():
+        output = model(**inputs)
+    name, value = next((n, v) for n, v in output.items() if torch.is_tensor(v))
+    if name.endswith("logits"):
+        return {WHOLE: torch.arange(len(value)) % value.shape[-1]}
+    return {WHOLE: seeded_numbers("training", WHOLE, (*value.shape,))}
 
 
 def beside(model: Any, rows: int) -> Facts:
