@@ -45,7 +45,7 @@ def answers(model):
 
 def test_a_voice_that_needs_guidance_and_a_text_that_is_not_spoken_are_seen():
     assert answers(Speaking()) == {
-        "generate(speaker=…)": {"gave": "a sound of 40 samples"},
+        "generate(speaker=…)": {"gave": "a sound of 30 samples"},
         "token2wav(…, guidance_scale=0.5)": {"gave": "a sound of 13 samples"},
         "token2wav(…, guidance_scale=0.0)": {"gave": "a sound of 13 samples"},
     }

@@ -13,9 +13,9 @@ from samebits_probe.model.leftover import seed
 
 _TURNS = ("im_start_token_id", "user_token_id", "im_end_token_id", "assistant_token_id")
 _WORDS = [5, 6, 7, 8, 9]
-_SAID = 4
+_SAID = 3
 """Tokens of the answer and of its sound, so few that none of both ends."""
-_CODES, _STEPS, _SCALES = 12, 3, (0.5, 0.0)
+_CODES, _STEPS, _SCALES = 12, 2, (0.5, 0.0)
 """Codes of a voice, steps in which it is made, and how much it is guided; none of it is a way of its own."""
 _OF_SPEAKER = {"conditioning": "cond", "reference_mel": "ref_mel"}
 """Argument of a voice -> its name in what is kept of a speaker."""
