@@ -77,7 +77,7 @@ def is_of_transformers(model_class: Any) -> bool:
 def tensor(argument: str, rows: list[Row]) -> torch.Tensor:
     """Return an argument for some rows."""
     ways = _ARGUMENTS.get(argument, (_MASKED,))
-    made = next(one for one in ways if _applies(one, rows[0].config)).make
+    made = next(way for way in ways if _applies(way, rows[0].config)).make
     return torch.stack([made(row) for row in rows])
 
 
