@@ -23,7 +23,7 @@ RELEASES = FOLDER / "releases.yaml"
 SINCE = "4.48.0"
 """Commits after this release."""
 LENGTH = 150
-"""Commits of a draw; later draws leave out those of earlier ones."""
+"""Commits of a draw; later draws leave out those that an earlier one decided."""
 FIX = re.compile(
     r"\b(fix\w*|hotfix|bug\w*|regress\w*|wrong\w*|incorrect\w*|broken|breaks?|correct\w*|restor\w*|crash\w*"
     r"|mismatch\w*|silent\w*|missing)\b",
@@ -97,8 +97,13 @@ def main() -> None:
     if path.exists():
         parser.error(f"{path} is drawn already")
     everything = commits(options.clone, options.branch)
-    earlier = {commit["sha"] for other in DRAWS.glob("*.yaml") for commit in drawn(other)}
-    population = [commit for commit in everything if commit.sha[:10] not in earlier]
+    decided = {
+        commit["sha"]
+        for each in DRAWS.glob("*.yaml")
+        for commit in drawn(each)
+        if "status" in commit
+    }
+    population = [commit for commit in everything if commit.sha[:10] not in decided]
     order = random.Random(options.seed).sample(population, min(LENGTH, len(population)))
     record = {
         "seed": options.seed,
