@@ -1,0 +1,46 @@
+"""A Qwen3-MoE makes the attention and the MLP of a layer once.
+
+https://github.com/huggingface/transformers/pull/37848
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "4.51.3",
+    "after": "4.52.1",
+    "made": "4.51.3",
+    "symptom": "a seed gives a new Qwen3-MoE other first weights, as each layer drew parts that it threw away",
+    "area": "computation",
+    "says": (r"(?i)first weights", r"(?i)\bseed\b.*weights", r"(?i)from_config.*weights"),
+    "source": ("Qwen3MoeDecoderLayer", "modeling_qwen3_moe.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen3-MoE with its tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=64,
+        **GROUPED,
+        head_dim=8,
+        moe_intermediate_size=16,
+        num_experts=4,
+        num_experts_per_tok=2,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.Qwen3MoeForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return a sum of the head of a model that is made of the config with a seed."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    return round(model.lm_head.weight.double().sum().item(), 3)

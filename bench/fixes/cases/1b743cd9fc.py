@@ -1,0 +1,59 @@
+"""EfficientNet's image processor resizes by cubic interpolation where its file names none.
+
+https://github.com/huggingface/transformers/pull/42956
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "EfficientNet's image processor takes the nearest pixels where its file names no interpolation",
+    "area": "processor",
+    "signals": ("inputs", "pixel_values", "processor"),
+    "says": (r"resample", r"pixel_values"),
+    "source": (
+        "EfficientNetImageProcessor",
+        "image_processing_efficientnet",
+        "resample",
+        "pixel_values",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny EfficientNet and an image processor without an interpolation."""
+    config = transformers.EfficientNetConfig(
+        image_size=32,
+        width_coefficient=0.25,
+        depth_coefficient=0.25,
+        hidden_dim=32,
+        kernel_sizes=[3, 3],
+        in_channels=[8, 8],
+        out_channels=[8, 16],
+        depthwise_padding=[],
+        strides=[1, 2],
+        num_block_repeats=[1, 1],
+        expand_ratios=[1, 2],
+        num_labels=3,
+    )
+    transformers.EfficientNetForImageClassification(config).save_pretrained(folder)
+    size = {"height": 32, "width": 32}
+    transformers.EfficientNetImageProcessor(size=size, crop_size=size).save_pretrained(folder)
+    path = Path(folder, "preprocessor_config.json")
+    values = json.loads(path.read_text("utf-8"))
+    del values["resample"]
+    path.write_text(json.dumps(values, indent=2), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the interpolation, and a sum over an image of another size."""
+    processor = transformers.EfficientNetImageProcessor.from_pretrained(folder)
+    image = np.random.default_rng(0).integers(0, 256, (45, 53, 3), np.uint8)
+    pixels = processor(image, return_tensors="np")["pixel_values"]
+    return [int(processor.resample), round(float(np.abs(pixels).sum()), 1)]
