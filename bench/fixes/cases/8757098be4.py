@@ -1,0 +1,48 @@
+"""GPT-2 divides its scores by the number of the layer under sdpa, where its config says so.
+
+https://github.com/huggingface/transformers/pull/44397
+"""
+
+import torch
+import transformers
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "symptom": "GPT-2 ignores scale_attn_by_inverse_layer_idx under sdpa, which is the default: other logits",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "greedy", "outputs", "decode"),
+    "says": (r"scale_attn_by_inverse_layer_idx", r"scale_attn_weights"),
+    "source": ("GPT2Attention", "modeling_gpt2.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny GPT-2 that scales by the number of the layer, and its tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    config = transformers.GPT2Config(
+        vocab_size=64,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=64,
+        scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether sdpa gives the logits of eager attention, up to rounding."""
+    ids = torch.arange(3, 15)[None]
+    logits = []
+    for name in ("sdpa", "eager"):
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation=name)
+        with torch.no_grad():
+            logits.append(model.eval()(ids).logits)
+    return bool(torch.allclose(*logits, atol=1e-3))

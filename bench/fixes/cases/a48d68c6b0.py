@@ -1,0 +1,47 @@
+"""A model in training mode makes a cache, as one in evaluation does.
+
+https://github.com/huggingface/transformers/pull/42586
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "a Cohere2 in training mode gives no cache, whatever use_cache says",
+    "area": "computation",
+    "says": (r"(?i)train\w*.*(past_key_values|cache)", r"(?i)(past_key_values|cache).*train"),
+    "source": ("Cohere2Model", "modeling_cohere2.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Cohere2 with its tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    config = transformers.Cohere2Config(
+        vocab_size=64,
+        **GROUPED,
+        max_position_embeddings=64,
+        sliding_window=16,
+        layer_types=["sliding_attention", "full_attention"],
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.Cohere2ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the length of the cache of a text in each mode."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    seen = {}
+    for training in (False, True):
+        with torch.no_grad():
+            cache = model.train(training)(torch.arange(3, 9)[None], use_cache=True).past_key_values
+        seen[str(training)] = None if cache is None else cache.get_seq_length()
+    return seen

@@ -1,0 +1,47 @@
+"""A model that is loaded by the name of a dtype has the dtype in its config.
+
+https://github.com/huggingface/transformers/pull/36679
+"""
+
+import torch
+import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "4.49.0",
+    "after": "4.50.0",
+    "made": "4.49.0",
+    "symptom": "config.torch_dtype of a model that is loaded with the name of a dtype is that name: it equals no torch.dtype",
+    "area": "loading and saving",
+    "says": (
+        r"config\.(torch_)?dtype",
+        r"torch_dtype.*(float16|float32|\bstr\b)",
+        r"(float16|float32).*torch_dtype",
+    ),
+    "source": ("_get_torch_dtype", "torch_dtype", "modeling_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama in float32 with its tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        **GROUPED,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the dtypes of a model and of its config, for each way of asking for bfloat16."""
+    seen = {}
+    for name, value in {"dtype": torch.bfloat16, "name": "bfloat16", "none": None}.items():
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=value)
+        seen[name] = [str(model.dtype), str(model.config.torch_dtype)]
+    return seen
