@@ -1,0 +1,92 @@
+"""Weights are not renamed because gamma or beta stands in their names.
+
+https://github.com/huggingface/transformers/pull/35615
+"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from sizes import GROUPED
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "before": "4.48.3",
+    "after": "4.49.0",
+    "made": "4.49.0",
+    "options": ("--trust-remote-code",),
+    "symptom": "a weight of own code that is called gamma is not loaded: its name is taken for a former one",
+    "area": "loading and saving",
+    "signals": ("weights", "parameters", "logits", "hidden_states", "greedy"),
+    "says": (r"\bgamma\b", r"_gamma\b"),
+    "source": ("_fix_state_dict_key_on_load", "gamma", "modeling_utils.py"),
+}
+CODE = '''"""A Llama with a factor for each state before its head."""
+
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own_llama"
+
+
+class OwnScale(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(size))
+
+    def forward(self, states):
+        return states * self.gamma
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.norm = nn.Sequential(self.model.norm, OwnScale(config.hidden_size))
+'''
+
+
+def make(folder: str) -> None:
+    """Write the model with factors that training changed, and a tokenizer."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
+    sys.path.insert(0, folder)
+    own = importlib.import_module("modeling_own")
+    config = own.OwnConfig(
+        vocab_size=64,
+        **GROUPED,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    model = own.OwnForCausalLM(config)
+    with torch.no_grad():
+        model.model.norm[1].gamma.uniform_(0.5, 2.0)
+    model.save_pretrained(folder)
+    path = Path(folder, "config.json")
+    values = json.loads(path.read_text("utf-8")) | {
+        "architectures": ["OwnForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "modeling_own.OwnConfig",
+            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
+        },
+    }
+    path.write_text(json.dumps(values, indent=2), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return what is missing of the file, and whether the factors are those that it has."""
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=True, output_loading_info=True
+    )
+    gamma = model.model.norm[1].gamma
+    return {"missing": sorted(info["missing_keys"]), "ones": bool((gamma == 1).all())}
