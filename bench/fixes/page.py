@@ -52,8 +52,9 @@ built the names by which users reach into a model, and how much of a text a cach
 (4db1cacb74, 1975be4d97, 87be559508) were cases of the list above before. Draw 7 is of a clone that ends on 2026-04-13, and was
 opened before the last. On its misses are built the fields of a part that a config answers itself, an image of the processor's own size
 in the counts of patches, and words with boxes, paths or entities for tokenizers that take them. Draw 8 is of the fixes of
-the same clone that no earlier draw had decided, and was opened after it; 8757098be4 was a case of the list above before.
-The figures of cases whose misses were built on
+the same clone that no earlier draw had decided, and was opened after it; 8757098be4 was a case of the list above before. On
+its misses are built parts that the caller gives to from_pretrained of a processor, and two videos of different speeds in one
+text. The figures of cases whose misses were built on
 earlier show what is kept. Where fewer cases ran than are proven, the run of the draw ended with its time: they are the first ones of the drawn order, none in
 between is left out, and nothing is built on the rest.
 

@@ -397,6 +397,74 @@ def test_a_video_comes_without_tensors_and_with_its_metadata():
         raised(calls.NotAsked, call.called, Talks(), call.made())
 
 
+class Speeds(Talks):
+    """Writes the speed of each video; the planted one that of the first for all of a text."""
+
+    is_planted = False
+
+    def __call__(self, text, videos, padding=None, return_tensors=None, video_metadata=None):
+        speeds = [given["fps"] for given in video_metadata or ()]
+        return {"fps": np.array(speeds[:1] * len(speeds) if self.is_planted else speeds)}
+
+
+def test_two_videos_of_a_text_have_speeds_of_their_own_and_a_planted_mixup_is_seen():
+    call = calls.of("processor", Speeds())[
+        "a text and two videos of different speeds, their metadata"
+    ]
+    typed = getattr(transformers.processing_utils, "VideosKwargs", None)
+    if "video_metadata" not in getattr(typed, "__annotations__", {}):
+        raised(calls.NotAsked, call.called, Speeds(), call.made())
+        return
+    planted = type("Planted", (Speeds,), {"is_planted": True})()
+    fps = [call.called(side, call.made())["fps"].tolist() for side in (planted, Speeds())]
+    assert fps == [[4.0, 4.0], [4.0, 2.0]]
+
+
+class Whole:
+    """A processor of two parts, each of which from_pretrained takes from its caller, too."""
+
+    def __init__(self, image_processor=None, tokenizer=None, patch_size=8):
+        self.image_processor, self.tokenizer = image_processor, tokenizer
+        self.patch_size = patch_size
+
+    @classmethod
+    def from_pretrained(cls, **given):
+        return cls(**({"image_processor": Piece(), "tokenizer": Piece()} | given))
+
+
+class Deaf(Whole):
+    """Is planted: a part of the caller is thrown away."""
+
+    @classmethod
+    def from_pretrained(cls, **_given):
+        return cls(Piece(), Piece())
+
+
+class Twice(Whole):
+    """Is planted: its files give a part that the caller gives, too."""
+
+    @classmethod
+    def from_pretrained(cls, **given):
+        return cls(Piece(), **given)
+
+
+class Piece:
+    def from_pretrained(self):
+        """Is what makes it a part."""
+
+
+def test_a_part_of_the_caller_is_the_processors_and_planted_ones_that_drop_or_refuse_it_are_seen():
+    seen = {}
+    for each in (Whole, Deaf, Twice):
+        made = options._of_own_parts(each.from_pretrained())
+        cases = processors._cases(each.from_pretrained(), each.from_pretrained, made, Clock(9.0))
+        assert "patch_size of the caller in from_pretrained" not in cases
+        mine = cases["image_processor of the caller in from_pretrained"]
+        assert (mine["without"], mine["is_loaded"]) == ("parts", True)
+        seen[each] = mine.get("raised") or mine["outputs"]["image_processor"]["text"]
+    assert seen == {Whole: '["of the caller"]', Deaf: '["of the files"]', Twice: "TypeError"}
+
+
 class Limited:
     """An image processor whose calls read ``max_pixels``, and whose attribute has no effect if it is deaf."""
 

@@ -136,13 +136,15 @@ def watch(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
-def _known(video: Any) -> dict[str, Any]:
-    """Return the argument with what a user knows of a video."""
+def _known(*videos: Any) -> dict[str, Any]:
+    """Return the argument with what a user knows of videos, of which each later one is slower."""
     # not imported with this module, as in the module files
     typed = getattr(transformers.processing_utils, "VideosKwargs", None)
     if "video_metadata" not in getattr(typed, "__annotations__", {}):
         raise NotAsked("a video is taken without its metadata")
-    return {"video_metadata": [samples.metadata(len(video))]}
+    speeds = [4.0 / place for place in range(1, len(videos) + 1)]
+    known = [samples.metadata(len(v), fps) for v, fps in zip(videos, speeds, strict=True)]
+    return {"video_metadata": known}
 
 
 def _of_videos() -> dict[str, Call]:
@@ -288,6 +290,10 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
         ),
         "a text and two videos of different shapes": Call(
             lambda: ([f"{token} a cat, and here {token} two"], unlike()), _read_videos
+        ),
+        "a text and two videos of different speeds, their metadata": Call(
+            lambda: ([f"{token} a cat, and here {token} two"], [longer(), longer()]),
+            lambda processor, case: _read_videos(processor, case, **_known(*case[1])),
         ),
         _VIDEO_EACH: Call(lambda: (_texts(token), alike()), _read_padded_videos),
     }

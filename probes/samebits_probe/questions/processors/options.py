@@ -73,12 +73,16 @@ _VIDEOS, _SAMPLED = "videos_kwargs", "do_sample_frames"
 _SAMPLES: list[Options] = [{_SAMPLED: True, "num_frames": 2}, {"return_metadata": True}]
 _OTHER_SIDE = {"left": "right", "right": "left"}
 _NAMES = "model_input_names"
+_PARTS = "parts"
+"""The case of a processor whose parts are those of its files."""
 
 
 def of(kind: str, processor: Any) -> dict[str, Call]:
     """Return case -> call for the options of a part; the first one is without any."""
     if kind == "processor":
-        return _of_texts(processor) if getattr(processor, "tokenizer", None) is not None else {}
+        if getattr(processor, "tokenizer", None) is None:
+            return {}
+        return _of_texts(processor) | _of_own_parts(processor)
     if kind == "feature extractor" and not hasattr(processor, "preprocess"):
         return _of_sounds(processor)
     if kind == "video processor":
@@ -152,6 +156,32 @@ def _hear(processor: Any, sound: Any, **options: Any) -> Any:
     rate = getattr(processor, "sampling_rate", samples.RATE)
     arguments = {"sampling_rate": rate, "padding": True, "return_tensors": "np"}
     return processor(sound, **(arguments | options))
+
+
+def _of_own_parts(processor: Any) -> dict[str, Call]:
+    """Return calls that tell whose parts a processor has, where the caller gives from_pretrained one of them."""
+    names = inspect.signature(type(processor).__init__).parameters
+    held = {name: getattr(processor, name, None) for name in names}
+    parts = {name: part for name, part in held.items() if hasattr(part, "from_pretrained")}
+    cases = {_PARTS: Call(lambda: None, _asking_whose([*parts], {}))}
+    for name, part in parts.items():
+        given = {name: part}
+        case = f"{name} of the caller in from_pretrained"
+        whose = _asking_whose([*parts], given)
+        cases[case] = Call(lambda: None, whose, without=_PARTS, given=given)
+    return cases
+
+
+def _asking_whose(parts: list[str], given: Options) -> Asked:
+    def whose(processor: Any, _none: Any) -> Any:
+        return {
+            name: "of the caller"
+            if name in given and getattr(processor, name, None) is given[name]
+            else "of the files"
+            for name in parts
+        }
+
+    return whose
 
 
 def _of_texts(processor: Any) -> dict[str, Call]:

@@ -140,9 +140,9 @@ def film() -> list[Any]:
     return [_pillow(frame) for frame in videos()["3 frames"]()]
 
 
-def metadata(count: int) -> dict[str, Any]:
-    """Return what a user knows of a video of four frames a second."""
-    return {"total_num_frames": count, "fps": 4.0, "duration": count / 4}
+def metadata(count: int, fps: float = 4.0) -> dict[str, Any]:
+    """Return what a user knows of a video."""
+    return {"total_num_frames": count, "fps": fps, "duration": count / fps}
 
 
 def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
