@@ -544,6 +544,46 @@ def test_boxes_and_points_are_given_in_both_images_and_in_one():
     assert not any(name.startswith("two images, a") for name in calls.of("processor", Mixed(8_000)))
 
 
+class Paged:
+    """A processor whose tokenizer takes words in boxes, and which may lose those of a batch."""
+
+    image_processor = object()
+
+    class Boxed:
+        def __call__(self, text, text_pair=None, boxes=None):
+            raise NotImplementedError
+
+    tokenizer = Boxed()
+
+    def __init__(self, planted=False):
+        self.planted = planted
+
+    def __call__(self, images, text=None, text_pair=None, boxes=None, padding=False, **_options):
+        if boxes is None:
+            raise ValueError
+        return {
+            "ids": len(text_pair or text),
+            "boxes": 0 if self.planted and padding else str(boxes),
+        }
+
+
+def test_a_page_comes_with_its_words_and_their_boxes():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    answers = {}
+    for planted in (False, True):
+        processor = Paged(planted)
+        made = {n: c for n, c in calls.of("processor", processor).items() if "words" in n}
+        answers[planted] = {n: c.called(processor, c.made()) for n, c in made.items()}
+    sizes = {name: answer["ids"] for name, answer in answers[False].items()}
+    batch = "two pages with unlike numbers of words"
+    assert sizes == {"a page and its words": 3, "a page, a question and its words": 3, batch: 2}
+    differing = [name for name in sizes if answers[False][name] != answers[True][name]]
+    assert differing == [batch]
+    without = Paged()
+    without.tokenizer = lambda text: text
+    assert not [name for name in calls.of("processor", without) if "words" in name]
+
+
 class Spans:
     """A processor of texts with images that tells where they stand in the text; the planted one miscounts the second."""
 

@@ -16,6 +16,7 @@ import numpy as np
 import transformers
 
 from samebits_probe.questions.processors import files, samples
+from samebits_probe.questions.texts.placed import boxes_of, takes_boxes
 
 if TYPE_CHECKING:
     Media = tuple[str, Any]
@@ -204,6 +205,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
             calls |= _of_pairs(own)
     calls |= _of_texts_and_videos(processor)
     calls |= _of_places(processor)
+    calls |= _of_words(processor)
     if calls and getattr(processor, "tokenizer", None) is not None:
         calls |= _of_one_kind(processor)
     if talks:
@@ -335,6 +337,21 @@ def _of_places(processor: Any) -> dict[str, Call]:
     return {
         f"two images, {what}": Call(_two, _placed(text | options))
         for what, options in given.items()
+    }
+
+
+def _of_words(processor: Any) -> dict[str, Call]:
+    """Return calls with a page's words in their boxes, for a processor whose tokenizer takes them: it takes no plain text."""
+    tokenizer = getattr(processor, "tokenizer", None)
+    if tokenizer is None or not takes_boxes(tokenizer):
+        return {}
+    words, boxes = ["what", "a", "cat"], boxes_of(3)
+    rows = {"text": [words, words[:2]], "boxes": [boxes, boxes[:2]], "padding": True}
+    asked = {"text": "is it", "text_pair": words, "boxes": boxes}
+    return {
+        "a page and its words": Call(_one, _placed({"text": words, "boxes": boxes})),
+        "a page, a question and its words": Call(_one, _placed(asked)),
+        "two pages with unlike numbers of words": Call(_two, _placed(rows)),
     }
 
 
