@@ -102,6 +102,26 @@ def test_a_changed_copy_is_told_with_what_the_original_gives():
             )
 
 
+def test_a_tokenizer_that_is_another_one_without_config_json_is_told():
+    load = parts.load_tokenizer
+
+    def by_its_config(of, **options):
+        tokenizer = load(of, **options)
+        if not (Path(of.where) / "config.json").exists():
+            tokenizer.add_tokens(["hello"])
+        return tokenizer
+
+    with tempfile.TemporaryDirectory() as root:
+        original, copy, entries = made(root, "byte-level")
+        with mock.patch.object(parts, "load_tokenizer", by_its_config):
+            found = crossed(original, copy)
+        assert found["here", "tokenizer"]["outcome"] == "same"
+        assert found["here", parts.ALONE]["facts"] != entries["tokenizer"]["facts"]
+        assert found["", "tokenizer"]["facts"] == entries["tokenizer"]["facts"]
+        (copy / "config.json").unlink()  # nothing to be without
+        assert ("here", parts.ALONE) not in crossed(original, copy)
+
+
 def test_a_copy_that_does_not_load_is_told_with_its_exception():
     with tempfile.TemporaryDirectory() as root:
         original, copy, _ = made(root, "wordpiece")

@@ -7,7 +7,7 @@ If it is not, the copy gives what neither release gives for the original.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from samebits.questions.crossings.records import (
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     Facts = Mapping[str, Outcomes]
 
 TOKENIZER, GENERATION = "tokenizer", "generation config"
+ALONE = "tokenizer without config.json"
+"""The tokenizer of a copy in a folder of its own; there is an answer only where it gives something else there."""
 OF_CHAT = ("template", TEXT, CHAT_IDS, "prompt")
 """Operations on conversations; the last one is a processor's. How a release cuts behind a continued message is
 its own affair."""
@@ -68,16 +70,17 @@ def part_crossings(
 ) -> dict[str, tuple[PartCrossing, ...]]:
     """Return the crossings into one loader of all that was saved beside the models, by saver."""
     answers = {(entry.saver, entry.part): entry for entry in loaded or ()}
-    return {
-        saver: tuple(
-            PartCrossing.model_validate({"saver": saver, "loader": loader, "part": name, **fields})
-            for name, part in record.parts.items()
-            for fields in [
-                _crossing(part, answers.get((saver, name)), answers.get(("", name)), name)
-            ]
-        )
-        for saver, record in savers.items()
-    }
+
+    def crossings(saver: str, parts: Mapping[str, SavedPart]) -> Iterator[PartCrossing]:
+        alone = [(ALONE, TOKENIZER)] if (saver, ALONE) in answers else []
+        for name, known_as in [*((name, name) for name in parts), *alone]:
+            copy, original = answers.get((saver, name)), answers.get(("", known_as))
+            fields = _crossing(parts[known_as], copy, original, known_as)
+            yield PartCrossing.model_validate(
+                {"saver": saver, "loader": loader, "part": name, **fields}
+            )
+
+    return {saver: tuple(crossings(saver, record.parts)) for saver, record in savers.items()}
 
 
 def _crossing(

@@ -99,7 +99,7 @@ class PartCrossing(Record):
     saver: str
     loader: str
     part: str
-    """``tokenizer``, ``processor``, ``image processor``, ``generation config`` …"""
+    """``tokenizer``, ``tokenizer without config.json``, ``processor``, ``image processor``, ``generation config`` …"""
     outcome: PartOutcome
     differences: tuple[OperationComparison, ...] = ()
     """Operations that give something else than in the saver, the first case of each with the saver's as the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.crossings.parts import GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
+from samebits.questions.crossings.parts import ALONE, GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
 from samebits.questions.crossings.records import CROSSINGS, Crossing, PartCrossing
 from samebits.questions.texts.compare import position_in_words
 
@@ -134,7 +134,8 @@ def _ways(part: PartCrossing) -> dict[str, tuple[OperationComparison, ...]]:
     """
     if not part.is_loss or (part.failure is not None and part.failure.may_be_the_machine):
         return {}
-    kind = part.part if part.part in (TOKENIZER, GENERATION) else "processor"
+    own = {TOKENIZER: TOKENIZER, ALONE: TOKENIZER, GENERATION: GENERATION}
+    kind = own.get(part.part, "processor")
     if part.saver == part.loader:
         return {"same release": part.differences}
     if part.outcome == "save failed":

@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.crossings.parts import part_crossings
+from samebits.questions.crossings.parts import ALONE, part_crossings
 from samebits.questions.crossings.records import (
     Crossing,
     CrossingsOfRow,
@@ -42,12 +42,14 @@ def facts(**groups):
     return {name: outcomes(group) for name, group in groups.items()}
 
 
+CELL = CellId(
+    model="m", variant=Variant(dtype="float32", attention="sdpa", device="cpu"), stack="5.x"
+)
+
+
 def crossed(saver, copy, original=None, part="tokenizer"):
     """Return the crossing of a part, by what it gives in its saver, as a copy, and as the original."""
-    cell = CellId(
-        model="m", variant=Variant(dtype="float32", attention="sdpa", device="cpu"), stack="5.x"
-    )
-    record = SavedModel(cell=cell, outcome="absent", parts={part: saver})
+    record = SavedModel(cell=CELL, outcome="absent", parts={part: saver})
     loaded = [LoadedPart(saver="5.x", part=part, **copy)] if copy else []
     loaded += [LoadedPart(saver="", part=part, **original)] if original else []
     (crossing,) = part_crossings({"5.x": record}, "4.57", tuple(loaded))["5.x"]
@@ -94,6 +96,19 @@ def test_ids_that_neither_release_gives():
     assert (crossing.outcome, found(crossing)) == ("neither", ["SB876"])
     crossing = crossed(saved(texts=IDS), given(texts=changed()), given(texts=IDS))
     assert (crossing.outcome, found(crossing)) == ("neither", ["SB876"])
+
+
+def test_a_tokenizer_that_is_another_one_without_config_json():
+    record = SavedModel(cell=CELL, outcome="absent", parts={"tokenizer": saved(texts=IDS)})
+    beside = LoadedPart(saver="5.x", part="tokenizer", outcome="same")
+    alone = LoadedPart(saver="5.x", part=ALONE, **given(texts=changed()))
+    original = LoadedPart(saver="", part="tokenizer", **given(texts=IDS))
+    first, second = part_crossings({"5.x": record}, "4.57", (beside, alone, original))["5.x"]
+    assert (first.outcome, found(first)) == ("same", [])
+    assert (second.part, second.outcome, found(second)) == (ALONE, "neither", ["SB876"])
+    # no entry: it gives there what it gives beside config.json
+    (only,) = part_crossings({"5.x": record}, "4.57", (beside,))["5.x"]
+    assert only.part == "tokenizer"
 
 
 def test_a_copy_that_does_not_load_is_named_if_the_original_loads():

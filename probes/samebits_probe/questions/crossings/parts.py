@@ -8,6 +8,7 @@ samebits/questions/texts/records.py.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,9 @@ from samebits_probe.questions.texts import chat, texts
 Facts = dict[str, Any]
 
 TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"
-_GENERATION_FILE = "generation_config.json"
+ALONE = "tokenizer without config.json"
+"""The tokenizer of a copy in a folder of its own, as beside an adapter: its class is found by other files."""
+_CONFIG_FILE, _GENERATION_FILE = "config.json", "generation_config.json"
 SECONDS = 10.0
 """Time for the calls of one processor; later ones are left out."""
 _OF_RELEASE = ("transformers_version",)
@@ -80,7 +83,7 @@ def save(source: Source, folder: Path) -> dict[str, Facts]:
 
     A processor of several parts writes all of them, as users save it; if it cannot, each is saved by itself.
     """
-    if not (Path(folder) / "config.json").exists():
+    if not (Path(folder) / _CONFIG_FILE).exists():
         with suppress(PhaseFailed, Exception):  # without it classes are found by their own files
             load_config(source).save_pretrained(folder)
     parts = of(source)
@@ -161,9 +164,27 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
                 else:
                     asked.add(name)
                 yield {"saver": saver, "part": name, **answer}
+                if name == TOKENIZER and (alone := _alone(parts, source.at(folder), saved, answer)):
+                    asked.add(name)
+                    yield {"saver": saver, "part": ALONE, **alone}
         for name in sorted(asked):
             progress.tick(f"the {name} of the original")
             yield {"saver": "", "part": name, **_answer(parts, name, source)}
+
+
+def _alone(parts: Parts, copy: Source, saved: Facts, beside: Facts) -> Facts | None:
+    """Return what the tokenizer of a copy gives without config.json; None if it gives what it gives beside it."""
+    if not (Path(copy.where) / _CONFIG_FILE).exists():
+        return None
+    progress.tick(f"the {ALONE}")
+    with tempfile.TemporaryDirectory() as folder:
+        for path in Path(copy.where).iterdir():
+            if path.name != _CONFIG_FILE:
+                (Path(folder) / path.name).symlink_to(path.absolute())
+        answer = _answer(parts, TOKENIZER, copy.at(folder))
+    if answer["outcome"] == beside["outcome"] == "load failed":
+        return None
+    return None if answer.get("facts") == beside.get("facts", saved["facts"]) else answer
 
 
 def _parts_of_copy(folder: str) -> dict[str, Facts]:
