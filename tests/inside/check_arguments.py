@@ -98,6 +98,16 @@ def test_arguments_of_bert():
     assert found["head_mask"] == ("other numbers" if MAJOR == 4 else "none")
 
 
+def test_heads_of_the_decoder_are_hidden_also_where_a_config_names_them_as_t5_does():
+    shape = {"num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+    model = Reads()
+    model.config = transformers.T5Config(**shape)
+    sizes = {n: tuple(m.shape) for n, m in given(model, IDS).items() if n.endswith("head_mask")}
+    of_decoder = {"decoder_head_mask": (3, 4), "cross_attn_head_mask": (3, 4)}
+    assert sizes == {"head_mask": (2, 4), **of_decoder}
+    assert {n for n in given(Reads(), IDS) if n.endswith("head_mask")} == {"head_mask"}
+
+
 def test_arguments_of_llama():
     found = of(tiny.made(transformers.LlamaForCausalLM, **SIZES, num_hidden_layers=2))
     assert found["position_ids"]["effect"] == "other numbers"

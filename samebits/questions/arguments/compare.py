@@ -16,6 +16,7 @@ from samebits.questions.arguments.records import (
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
 CHANGED = "other numbers"
+ENDED = "another shape"
 _SAME = 1e-3
 """Share of the largest logit up to which both sides compute the same without an argument, in float32."""
 _BAND = 1.0 / 64
@@ -96,6 +97,19 @@ def led_elsewhere(
         for name in first:
             if name in second and _leads_elsewhere(first[name], second[name]):
                 yield method, name, first[name], second[name]
+
+
+def ended_elsewhere(
+    reference: ArgumentsSignal, candidate: ArgumentsSignal
+) -> Iterator[tuple[str, ArgumentEffect, ArgumentEffect]]:
+    """Yield the arguments of generate() that compute the same tokens in another way, and on one side fewer or more of them."""
+    for name, before in reference.generate.items():
+        after = candidate.generate.get(name)
+        if after is None or not name.startswith(_SAME_TOKENS):
+            continue
+        effects = {before.effect, after.effect}
+        if ENDED in effects and effects & {"none", "rounding"}:
+            yield name, before, after
 
 
 def _leads_elsewhere(before: ArgumentEffect, after: ArgumentEffect) -> bool:

@@ -1,4 +1,4 @@
-"""SB926 to SB929, SB947 to SB949, SB958: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
+"""SB926 to SB929, SB947 to SB949, SB958, SB962: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.arguments.compare import (
     CHANGED,
+    ENDED,
     differences,
+    ended_elsewhere,
     led_elsewhere,
     masked_otherwise,
     other_states,
@@ -95,6 +97,16 @@ def _led_elsewhere(case: Case) -> Iterator[Sighting]:
         yield Sighting(call_of(method, name), (*side_lines(case, *sides), without))
 
 
+def _ended_elsewhere(case: Case) -> Iterator[Sighting]:
+    others = ARGUMENTS.of_both(case.reference, case.capture, ended_elsewhere)
+    for name, before, after in others:
+        yield Sighting(
+            call_of("generate", name),
+            side_lines(case, *(in_words(side, "generate") for side in (before, after))),
+            of_reference=before.effect == ENDED,
+        )
+
+
 def _first(numbers: Sequence[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in numbers[:-1][:_MAX_VALUES]) + ", …"
 
@@ -108,4 +120,5 @@ RULES = (
     Rule("SB947", _other_states),
     Rule("SB948", _masked_otherwise),
     Rule("SB949", _led_elsewhere),
+    Rule("SB962", _ended_elsewhere),
 )

@@ -130,6 +130,32 @@ def test_an_assistant_of_another_tokenizer_is_refused_by_the_release(argument, c
     assert findings_of("arguments", *sides).keys() == codes
 
 
+def lookups(effect, argument="prompt_lookup_num_tokens"):
+    effects = {argument: {"named": True, "effect": effect}}
+    return ArgumentsSignal.model_validate({"generate": effects})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "of_reference"),
+    [
+        ("another shape", "none", True),
+        ("rounding", "another shape", False),
+        # tokens end otherwise on both sides, or on none
+        ("another shape", "another shape", None),
+        ("none", "none", None),
+        ("none", "rounding", None),
+    ],
+)
+def test_a_way_to_the_same_tokens_that_ends_otherwise_is_named(before, after, of_reference):
+    found = findings_of("arguments", lookups(before), lookups(after))
+    assert found.keys() == (set() if of_reference is None else {"SB962"})
+    if of_reference is not None:
+        assert found["SB962"].of_reference is of_reference
+    # what is there to change the tokens is the question of others
+    others = (lookups(effect, "num_beams") for effect in (before, after))
+    assert "SB962" not in findings_of("arguments", *others)
+
+
 HELD = ("embeddings", "layer 0", "layer 1", "")
 
 

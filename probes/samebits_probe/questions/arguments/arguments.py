@@ -7,6 +7,7 @@ reads an argument may raise, or swallow it with ``**kwargs``: the effect tells b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,13 +77,17 @@ def _masks_of_parts(model: Any, kwargs: Facts) -> Iterator[tuple[str, torch.Tens
 
 def _head_masks(config: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield masks that hide the first head of each layer."""
-    sizes = (
-        ("head_mask", "num_hidden_layers", "num_attention_heads"),
-        ("decoder_head_mask", "decoder_layers", "decoder_attention_heads"),
-        ("cross_attn_head_mask", "decoder_layers", "decoder_attention_heads"),
+    of_decoder = (
+        ("decoder_layers", "num_decoder_layers"),
+        ("decoder_attention_heads", "num_decoder_attention_heads", "num_attention_heads"),
     )
-    for name, *fields in sizes:
-        layers, heads = (number(config, field) for field in fields)
+    sizes: dict[str, tuple[tuple[str, ...], ...]] = {
+        "head_mask": (("num_hidden_layers",), ("num_attention_heads",)),
+        "decoder_head_mask": of_decoder,
+        "cross_attn_head_mask": of_decoder,
+    }
+    for name, fields in sizes.items():
+        layers, heads = (next(filter(None, map(partial(number, config), of)), 0) for of in fields)
         if layers and heads > 1:  # LXMERT has a number of layers for each kind
             mask = torch.ones(layers, heads)
             mask[:, 0] = 0

@@ -101,6 +101,7 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
         ("logits_processor", transformers.LogitsProcessorList([lambda _ids, scores: scores * 2])),
         ("output_logits", True),
         ("output_hidden_states", True),
+        ("output_attentions", True),
         ("return_dict_in_generate", False),
     ):
         yield Asked(name, value, _GREEDY)
