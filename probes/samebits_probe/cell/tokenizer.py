@@ -6,6 +6,7 @@ the tokenizer for the prompts must stay as it was loaded.
 
 from __future__ import annotations
 
+import inspect
 import json
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from samebits_wire.folders import without_folders
 
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""
+BOXES = "boxes"
+"""Argument of the call of tokenizers of pages: a box for each word."""
 _CHAT = [{"role": "user", "content": FIXED}]
 _SPECIAL = ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
 _METHODS = (
@@ -32,6 +35,16 @@ _METHODS = (
     "additional_special_tokens",
     "create_token_type_ids_from_sequences",
 )
+
+
+def takes(tokenizer: Any, name: str) -> bool:
+    """Return True if the call of a tokenizer names an argument."""
+    return name in inspect.signature(type(tokenizer).__call__).parameters
+
+
+def boxes_of(number: int) -> list[list[int]]:
+    """Return a box for each of so many words, side by side."""
+    return [[20 * i, 10, 20 * i + 15, 30] for i in range(number)]
 
 
 def facts(tokenizer: Any, prompts: dict[str, Any], source: Source) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from unittest import mock
 import numpy as np
 import transformers
 
+from samebits_probe.cell.tokenizer import BOXES, boxes_of, takes
 from samebits_probe.questions.processors import files, samples
-from samebits_probe.questions.texts.placed import boxes_of, takes_boxes
 
 if TYPE_CHECKING:
     Media = tuple[str, Any]
@@ -343,7 +343,7 @@ def _of_places(processor: Any) -> dict[str, Call]:
 def _of_words(processor: Any) -> dict[str, Call]:
     """Return calls with a page's words in their boxes, for a processor whose tokenizer takes them: it takes no plain text."""
     tokenizer = getattr(processor, "tokenizer", None)
-    if tokenizer is None or not takes_boxes(tokenizer):
+    if tokenizer is None or not takes(tokenizer, BOXES):
         return {}
     words, boxes = ["what", "a", "cat"], boxes_of(3)
     rows = {"text": [words, words[:2]], "boxes": [boxes, boxes[:2]], "padding": True}

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from samebits_probe.cell.outcomes import Outcomes
+from samebits_probe.cell.tokenizer import BOXES, boxes_of
 
 PLACED = "words with places"
-_BOXES = "boxes"
 _OF_WORDS: dict[str, Callable[[int], list[Any]]] = {
-    _BOXES: lambda n: [[20 * i, 10, 20 * i + 15, 30] for i in range(n)],
+    BOXES: boxes_of,
     "xpaths": lambda n: [f"/html/body/div/p[{i + 1}]" for i in range(n)],
 }
 """Argument of the call -> a place for each of so many words."""
@@ -19,16 +19,6 @@ _SPANS = "entity_spans"
 _MAX_SPANS = 2
 """Some classes take one entity, and others two."""
 _QUESTION = "what is this"
-
-
-def boxes_of(number: int) -> list[Any]:
-    """Return a box for each of so many words, side by side."""
-    return _OF_WORDS[_BOXES](number)
-
-
-def takes_boxes(tokenizer: Any) -> bool:
-    """Return True if a tokenizer takes a box for each word."""
-    return _BOXES in inspect.signature(type(tokenizer).__call__).parameters
 
 
 def placed(outcomes: Outcomes, tokenizer: Any, rows: list[list[str]]) -> None:
