@@ -228,6 +228,7 @@ def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     assert "raises" not in found.values()
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
+    assert (facts["max_length"]["without"], facts["max_length"]["numbers"]) == ([12.0], [10.0])
     assert generating(transformers.LlamaForCausalLM)[1] == facts
 
 
@@ -249,6 +250,8 @@ def test_a_length_that_the_model_s_own_config_has_is_kept_or_counted_behind_the_
         "named": True,
         "effect": "none" if ADDS_THE_PROMPT else "another shape",
         "message": longer,
+        "without": [11.0],
+        "numbers": [19.0 if ADDS_THE_PROMPT else 10.0],
     }
 
 

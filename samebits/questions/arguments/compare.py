@@ -88,7 +88,7 @@ def masked_otherwise(
 def led_elsewhere(
     reference: ArgumentsSignal, candidate: ArgumentsSignal
 ) -> Iterator[tuple[Method, str, ArgumentEffect, ArgumentEffect]]:
-    """Yield the arguments that lead to other numbers on both sides, and to others on each, with their methods.
+    """Yield the arguments that lead to other numbers on both sides, or of tokens, and to others on each, with their methods.
 
     Without the argument both sides must compute the same, so what differs is what they do with it.
     """
@@ -113,10 +113,14 @@ def ended_elsewhere(
 
 
 def _leads_elsewhere(before: ArgumentEffect, after: ArgumentEffect) -> bool:
-    is_comparable = before.named and after.named and before.numbers and after.numbers
-    if not is_comparable or not _are_close(before.without, after.without, _SAME):
+    if not (before.named and after.named and before.numbers and after.numbers):
         return False
-    return not _are_close(before.numbers, after.numbers, _BAND)
+    if before.effect == after.effect == ENDED:  # numbers of tokens
+        return before.without == after.without and before.numbers != after.numbers
+    if not before.effect == after.effect == CHANGED:
+        return False
+    is_same = _are_close(before.without, after.without, _SAME)
+    return is_same and not _are_close(before.numbers, after.numbers, _BAND)
 
 
 def _are_close(before: tuple[float, ...], after: tuple[float, ...], band: float) -> bool:

@@ -35,8 +35,8 @@ class ArgumentEffect(Record):
     at: str = ""
     """File and line of transformers that raise."""
     without: tuple[float, ...] = ()
-    """Evenly spaced logits without the argument, and the norm of all; () in another dtype than float32, of another
-    effect than other numbers, and where they are not all finite."""
+    """Evenly spaced logits without the argument, and the norm of all; () in another dtype than float32, and where they
+    are not all finite. Of a generate() that returns another shape the number of tokens. () of any other effect."""
     numbers: tuple[float, ...] = ()
     """The same with it."""
 

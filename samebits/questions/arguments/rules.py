@@ -91,6 +91,10 @@ def _masked_otherwise(case: Case) -> Iterator[Sighting]:
 def _led_elsewhere(case: Case) -> Iterator[Sighting]:
     others = ARGUMENTS.of_both(case.reference, case.capture, led_elsewhere)
     for method, name, *effects in others:
+        if any(side.effect == ENDED for side in effects):
+            words = (in_words(side, method) for side in effects)
+            yield Sighting(call_of(method, name), side_lines(case, *words))
+            continue
         of = "logits" if method == "forward" else "scores"
         sides = (f"{of} {_first(side.numbers)}" for side in effects)
         without = f"without it both compute {_first(effects[0].without)}"

@@ -156,6 +156,28 @@ def test_a_way_to_the_same_tokens_that_ends_otherwise_is_named(before, after, of
     assert "SB962" not in findings_of("arguments", *others)
 
 
+def counted(without, with_it, name="max_length"):
+    numbers = {"without": (without,), "numbers": (with_it,)}
+    effect = {"named": True, "effect": "another shape", "message": f"{without} to {with_it}"}
+    return ArgumentsSignal.model_validate({"generate": {name: effect | numbers}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        ((94, 92), (94, 93), {"SB949"}),
+        ((94, 92), (94, 92), set()),
+        # without the argument one side stops earlier
+        ((94, 92), (93, 92), set()),
+    ],
+)
+def test_an_argument_that_leads_to_another_number_of_tokens_is_named(before, after, codes):
+    found = findings_of("arguments", counted(*before), counted(*after))
+    assert found.keys() == codes
+    if codes:
+        assert found["SB949"].evidence[1] == "5.x: another shape (94 to 93)"
+
+
 HELD = ("embeddings", "layer 0", "layer 1", "")
 
 

@@ -35,6 +35,7 @@ from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
 _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
+_THREE: Facts = {"do_sample": False, "max_new_tokens": 3}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
@@ -111,7 +112,7 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
     yield Asked("eos_token_id", first, _TWO)
     yield Asked("min_new_tokens", 2, {**_TWO, "eos_token_id": first})
     yield Asked("exponential_decay_length_penalty", (0, 2.0), {**_TWO, "eos_token_id": other})
-    yield Asked("max_length", length + 1, {"do_sample": False, "max_length": length + 2})
+    yield Asked("max_length", length + 1, _THREE, beside={"max_new_tokens": None})
     yield Asked("stopping_criteria", transformers.StoppingCriteriaList([_stops]), _TWO)
     # they only change how the same is computed, and must not raise
     yield Asked("use_cache", False, _TWO)
@@ -252,7 +253,9 @@ def _effect_of(before: Any, after: Any) -> Facts:
         return {"effect": "another form", "message": type(after).__name__}
     shapes = [str(tuple(output.sequences.shape)) for output in (before, after)]
     if shapes[0] != shapes[1]:
-        return {"effect": "another shape", "message": " → ".join(shapes)}
+        lengths = ([float(output.sequences.shape[-1])] for output in (before, after))
+        numbers = dict(zip(("without", "numbers"), lengths, strict=True))
+        return {"effect": "another shape", "message": " → ".join(shapes), **numbers}
     if added := added_fields(before, after):
         return added
     scores = _scores_of(before), _scores_of(after)
