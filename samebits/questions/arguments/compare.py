@@ -21,7 +21,7 @@ _SAME = 1e-3
 """Share of the largest logit up to which both sides compute the same without an argument, in float32."""
 _BAND = 1.0 / 64
 """Share above which they compute something else with it: far above what rounds."""
-_SAME_TOKENS = ("use_cache", "prompt_lookup_num_tokens", "assistant_model")
+_SAME_TOKENS = ("use_cache", "prompt_lookup_num_tokens", "prefill_chunk_size", "assistant_model")
 """Arguments of generate() that compute the same tokens in another way: none has an effect to lose."""
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 

@@ -41,6 +41,7 @@ _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
 _FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 """Fields of a generation config that choose a token whatever an argument does."""
+_CHUNKS = "prefill_chunk_size"
 _SOUND = "input_features"
 
 
@@ -117,6 +118,8 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
     # they only change how the same is computed, and must not raise
     yield Asked("use_cache", False, _TWO)
     yield Asked("prompt_lookup_num_tokens", 2, _DRAFTED)
+    if hasattr(transformers.GenerationConfig(), _CHUNKS):
+        yield Asked(_CHUNKS, 3, _GREEDY)
     for name, value in (
         ("temperature", 0.5),
         ("top_k", 2),
