@@ -22,6 +22,11 @@ MAJOR, MINOR = (int(part) for part in transformers.__version__.split(".")[:2])
 ADDS_THE_PROMPT = MAJOR == 5 and MINOR < 3
 """Whether generate() takes the model's own max_length for a number of new tokens."""
 OTHER_TOKENIZER = "assistant_model (of another tokenizer)"
+DRAFTED = {"prefill_chunk_size", "prompt_lookup_num_tokens", "assistant_early_exit"}
+DRAFTED |= {"assistant_model", OTHER_TOKENIZER}
+GIVEN = {"generation_config", "generation_config (sampling)"}
+REFUSED_BY_SOME = {"watermarking_config (as a dict)"}
+"""What 4.57 refuses of every model."""
 SIZES = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -203,8 +208,8 @@ class Stops(transformers.LlamaForCausalLM):
     """Its second step raises, with any argument."""
 
     def forward(self, input_ids=None, **kwargs):
-        one_step = input_ids.shape[1] in (3, 9)  # or a part of it, with prefill_chunk_size
-        assert one_step or input_ids[0, -1] == 13, "no more than one step"
+        is_first = input_ids.shape[1] in (9, 3)  # a negative prompt has three tokens
+        assert is_first or input_ids[0, -1] == 13, "no more than one step"
         return super().forward(input_ids=input_ids, **kwargs)
 
 
@@ -223,11 +228,12 @@ def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]
     assert list(found) == names
     assert len(names) == len(set(names))
-    assert all(each["named"] for each in facts.values())
+    lacks = {name for name, each in facts.items() if not each["named"]}
+    assert lacks <= {"prefill_chunk_size", "top_h"}
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    ways = {"use_cache", "prompt_lookup_num_tokens", "prefill_chunk_size"}
-    assert same <= ways | {"assistant_model", OTHER_TOKENIZER}
-    assert "raises" not in found.values()
+    assert same <= {"use_cache", *DRAFTED, *GIVEN}
+    raises = {name for name, effect in found.items() if effect == "raises"}
+    assert raises <= lacks | (REFUSED_BY_SOME if MAJOR == 4 else set())
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
     assert (facts["max_length"]["without"], facts["max_length"]["numbers"]) == ([12.0], [10.0])
@@ -243,6 +249,17 @@ def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
     assert changed == {"num_beams", "prompt_lookup_num_tokens"}
     assert {refuses[name] for name in changed} == {"raises"}
     assert clean.keys() - refuses.keys() == {"length_penalty", "num_return_sequences"}
+
+
+def test_a_config_that_is_given_takes_the_place_of_the_own_one_or_gives_way_to_it():
+    """From 5.0 on a setting of the own one stays where the given one has the default."""
+    model = tiny.made(transformers.LlamaForCausalLM, **SIZES, num_hidden_layers=2)
+    plain = Generation(model, IDS, lambda: None).effects()
+    model.generation_config.repetition_penalty = 5.0
+    found = Generation(model, IDS, lambda: None).effects()
+    for name in GIVEN:
+        assert plain[name]["effect"] == "none"
+        assert found[name]["effect"] == ("none" if MAJOR > 4 else "other numbers")
 
 
 def test_a_length_that_the_model_s_own_config_has_is_kept_or_counted_behind_the_prompt():
@@ -265,7 +282,7 @@ def test_a_length_that_is_the_release_s_default_is_no_length_of_the_model():
 
 def test_no_argument_is_refused_where_the_call_raises_without_it():
     stops, clean = (generating(c)[0] for c in (Stops, transformers.LlamaForCausalLM))
-    assert "raises" not in stops.values()
+    assert {name for name, effect in stops.items() if effect == "raises"} <= {"top_h"}
     assert stops.items() <= clean.items()
     assert "stopping_criteria" in clean.keys() - stops.keys()
 

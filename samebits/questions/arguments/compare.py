@@ -21,8 +21,15 @@ _SAME = 1e-3
 """Share of the largest logit up to which both sides compute the same without an argument, in float32."""
 _BAND = 1.0 / 64
 """Share above which they compute something else with it: far above what rounds."""
-_SAME_TOKENS = ("use_cache", "prompt_lookup_num_tokens", "prefill_chunk_size", "assistant_model")
+_SAME_TOKENS = (
+    "use_cache",
+    "prefill_chunk_size",
+    "prompt_lookup_num_tokens",
+    "assistant_early_exit",
+    "assistant_model",
+)
 """Arguments of generate() that compute the same tokens in another way: none has an effect to lose."""
+_NO_LOSS = frozenset({"none", "rounding"})
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 
 
@@ -108,7 +115,7 @@ def ended_elsewhere(
         if after is None or not name.startswith(_SAME_TOKENS):
             continue
         effects = {before.effect, after.effect}
-        if ENDED in effects and effects & {"none", "rounding"}:
+        if before.named and after.named and ENDED in effects and effects & _NO_LOSS:
             yield name, before, after
 
 
@@ -150,7 +157,7 @@ def _kind(method: Method, reads: ArgumentEffect, other: ArgumentEffect) -> Kind 
     An argument of generate() may choose another way to the same tokens, so that it has no effect to lose, and
     may be refused still.
     """
-    if method == "generate" and reads.effect == "none" and other.effect == "raises":
+    if method == "generate" and reads.effect in _NO_LOSS and other.effect == "raises":
         return "refused"
     if reads.effect in _UNREAD or _UNDECIDED & {reads.effect, other.effect}:
         return None

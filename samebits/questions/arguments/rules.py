@@ -22,21 +22,28 @@ from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
 if TYPE_CHECKING:
     from samebits.findings.case import Case
 
+_OF_RELEASE = (
+    f"assistant_model ({OF_ANOTHER_TOKENIZER})",
+    "assistant_early_exit",
+    "prefill_chunk_size",
+    "watermarking_config",
+)
+"""Arguments that a release refuses whatever the model."""
 _MAX_VALUES = 4
 """Logits that the evidence shows."""
 
 
-def _of_kind(method: Method, kind: Kind, *, of_another_tokenizer: bool = False) -> Check:
+def _of_kind(method: Method, kind: Kind, *, of_release: bool = False) -> Check:
     """Return a check for arguments of a method whose effects differ in this way.
 
-    An assistant ``of_another_tokenizer`` is refused by a release, not by a model, and has a check of its own.
+    What is refused by a release, and not by a model, has a check of its own.
     """
 
     def check(case: Case) -> Iterator[Sighting]:
         for each in ARGUMENTS.of_both(case.reference, case.capture, differences):
             if (each.method, each.kind) != (method, kind):
                 continue
-            if each.argument.endswith(f"({OF_ANOTHER_TOKENIZER})") != of_another_tokenizer:
+            if each.argument.startswith(_OF_RELEASE) != of_release:
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))
             yield Sighting(
@@ -120,7 +127,7 @@ RULES = (
     Rule("SB927", _of_kind("forward", "refused"), is_general=True),
     Rule("SB928", _of_kind("generate", "ignored")),
     Rule("SB929", _of_kind("generate", "refused"), is_general=True),
-    Rule("SB958", _of_kind("generate", "refused", of_another_tokenizer=True), is_general=True),
+    Rule("SB958", _of_kind("generate", "refused", of_release=True), is_general=True),
     Rule("SB947", _other_states),
     Rule("SB948", _masked_otherwise),
     Rule("SB949", _led_elsewhere),

@@ -63,6 +63,7 @@ def test_what_one_side_reads_and_the_other_does_not_is_accused(before, after, ki
         (READ, RAISES, "refused"),
         # another way to the same tokens has no effect to lose, and may be refused
         ({"named": True, "effect": "none"}, RAISES, "refused"),
+        ({"named": True, "effect": "rounding"}, RAISES, "refused"),
         # a default of the reference may hide it
         ({"named": True, "effect": "none"}, READ, None),
         (RAISES, READ, None),
@@ -120,9 +121,12 @@ def test_findings_name_the_argument_and_both_effects():
         ("assistant_model (of another tokenizer)", {"SB958"}),
         ("assistant_model (its decoder)", {"SB929"}),
         ("assistant_model", {"SB929"}),
+        ("assistant_early_exit", {"SB958"}),
+        ("prefill_chunk_size", {"SB958"}),
+        ("watermarking_config (as a dict)", {"SB958"}),
     ],
 )
-def test_an_assistant_of_another_tokenizer_is_refused_by_the_release(argument, codes):
+def test_what_a_release_refuses_whatever_the_model_is_of_the_release(argument, codes):
     sides = (
         ArgumentsSignal.model_validate({"generate": {argument: effect}})
         for effect in ({"named": True, "effect": "none"}, RAISES | {"named": True})

@@ -39,9 +39,10 @@ _THREE: Facts = {"do_sample": False, "max_new_tokens": 3}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
+_BY_CHANCE: Facts = {"do_sample": True, "max_new_tokens": 1}
+_GUIDED: Facts = {**_GREEDY, "guidance_scale": 2.0}
 _FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 """Fields of a generation config that choose a token whatever an argument does."""
-_CHUNKS = "prefill_chunk_size"
 _SOUND = "input_features"
 
 
@@ -89,6 +90,23 @@ def _is_row(value: Any, dimensions: int) -> bool:
 def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
     """Yield the arguments, for a prompt of some length behind which a greedy model chooses ``first``."""
     other = next(token for token in range(4, vocabulary) if token != first)
+    yield from _of_one_token(length, first, other)
+    yield from _of_more_tokens(length, first, other)
+    for name, value in (
+        ("temperature", 0.5),
+        ("top_k", 2),
+        ("top_p", 0.1),
+        ("top_h", 0.1),
+        ("min_p", 0.9),
+        ("typical_p", 0.1),
+        ("epsilon_cutoff", 0.5),
+        ("eta_cutoff", 0.5),
+    ):
+        yield Asked(name, value, _SAMPLED)
+
+
+def _of_one_token(length: int, first: int, other: int) -> Iterator[Asked]:
+    """Yield those that show within one token."""
     for name, value in (
         ("bad_words_ids", [[first]]),
         ("suppress_tokens", [first]),
@@ -96,7 +114,9 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
         ("sequence_bias", {(first,): -5.0}),
         ("forced_eos_token_id", other),
         ("repetition_penalty", 2.0),
+        ("encoder_repetition_penalty", 2.0),
         ("no_repeat_ngram_size", 1),
+        ("encoder_no_repeat_ngram_size", 1),
         ("renormalize_logits", True),
         ("guidance_scale", 2.0),
         ("prefix_allowed_tokens_fn", lambda _row, _ids: [first, other]),
@@ -107,29 +127,33 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
         ("return_dict_in_generate", False),
     ):
         yield Asked(name, value, _GREEDY)
+    yield Asked("watermarking_config", {"bias": 4.0}, _GREEDY, "as a dict")
+    if length > 1:
+        yield Asked("negative_prompt_ids", torch.tensor([[other, first, other]]), _GUIDED)
+    else:  # a decoder behind its start token
+        yield Asked("forced_bos_token_id", other, _GREEDY)
+    # it has what the model's own one has not
+    for base, kind in ((_GREEDY, ""), (_BY_CHANCE, "sampling")):
+        yield Asked("generation_config", transformers.GenerationConfig(), base, kind)
+
+
+def _of_more_tokens(length: int, first: int, other: int) -> Iterator[Asked]:
+    """Yield those that show within two tokens, or that draft them."""
     yield Asked("num_beams", 2, _TWO)  # its cache is put in order behind the first token
     yield Asked("length_penalty", 5.0, _BEAMS)
     yield Asked("num_return_sequences", 2, _BEAMS)
     yield Asked("eos_token_id", first, _TWO)
     yield Asked("min_new_tokens", 2, {**_TWO, "eos_token_id": first})
+    yield Asked("min_length", length + 2, {**_TWO, "eos_token_id": first})
     yield Asked("exponential_decay_length_penalty", (0, 2.0), {**_TWO, "eos_token_id": other})
     yield Asked("max_length", length + 1, _THREE, beside={"max_new_tokens": None})
     yield Asked("stopping_criteria", transformers.StoppingCriteriaList([_stops]), _TWO)
+    yield Asked("max_time", 1e-9, _TWO)  # no first step is as fast
     # they only change how the same is computed, and must not raise
     yield Asked("use_cache", False, _TWO)
+    yield Asked("prefill_chunk_size", 2, _TWO)
     yield Asked("prompt_lookup_num_tokens", 2, _DRAFTED)
-    if hasattr(transformers.GenerationConfig(), _CHUNKS):
-        yield Asked(_CHUNKS, 3, _GREEDY)
-    for name, value in (
-        ("temperature", 0.5),
-        ("top_k", 2),
-        ("top_p", 0.1),
-        ("min_p", 0.9),
-        ("typical_p", 0.1),
-        ("epsilon_cutoff", 0.5),
-        ("eta_cutoff", 0.5),
-    ):
-        yield Asked(name, value, _SAMPLED)
+    yield Asked("assistant_early_exit", 1, _DRAFTED)
 
 
 def _stops(ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
