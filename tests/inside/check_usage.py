@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import importlib
 import itertools
 import tempfile
@@ -602,6 +603,11 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
 
 STOPS = "stops behind 'hello': True, 'said hello': True"
 REJECTED = "generate(assistant_model=…) whose drafts are all rejected"
+STREAMED = "tokens that a streamer of generate() gets"
+CHUNKED = "scores of generate(prefill_chunk_size=2) with a padded row"
+HAS_CHUNKS = hasattr(transformers.GenerationConfig(), "prefill_chunk_size")
+OF_TEXT = {STREAMED: "those of the text: True, and the end: True"}
+WHOLE = "those of the whole prompt: True" if HAS_CHUNKS else None
 CROSSED = "cross attention in the cache of generate()"
 BEHIND_PADS = "generate(decoder_input_ids=…) behind pads"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
@@ -622,7 +628,8 @@ def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not()
         SCORED: "the log-probabilities of the tokens: True",
         OF_BEAMS: "their sum is sequences_scores: True",
         REJECTED: "the scores without it: True",
-    }
+        CHUNKED: WHOLE,
+    } | OF_TEXT
     assert gave(tiny.model()) == clean
     plain = transformers.GenerationMixin.compute_transition_scores
     for change in (lambda scores: scores * 1.01, lambda scores: scores[:, :-1]):
@@ -656,6 +663,36 @@ def test_a_cache_that_takes_back_the_wrong_tokens_is_seen():
         assert not {alike} & {gave(made)[REJECTED] for made in kinds}
 
 
+def test_a_streamer_that_gets_no_end_is_seen():
+    with mock.patch.object(checked._Kept, "end"):
+        assert gave(tiny.model())[STREAMED] == "those of the text: True, and the end: False"
+    with mock.patch.object(checked._Kept, "put"):
+        assert gave(tiny.model())[STREAMED].startswith("those of the text: False")
+
+
+def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():
+    """Decoders of 4.52 to 4.57 have it so."""
+    made = tiny.model()
+    forward = made.forward
+
+    @functools.wraps(forward)
+    def forgets(input_ids=None, attention_mask=None, **named):
+        if input_ids.shape[1] == 2:
+            attention_mask = torch.ones_like(attention_mask)
+        return forward(input_ids=input_ids, attention_mask=attention_mask, **named)
+
+    assert gave(made)[CHUNKED] == WHOLE
+    made.forward = forgets
+    assert gave(made)[CHUNKED] == (WHOLE and WHOLE.replace("True", "False"))
+
+
+def test_scores_between_near_and_far_are_of_no_meaning():
+    scores = torch.tensor([[1.0, -2.0]])
+    assert checked._are_alike(scores * (1 + 1e-4), scores)
+    assert not checked._are_alike(scores * 1.1, scores)
+    raised(NoMeaning, checked._are_alike, scores * 1.005, scores)
+
+
 def test_a_string_that_ends_a_text_too_late_is_seen():
     folder = Path(tempfile.mkdtemp())
     tokenizers.write(folder, "byte-level")
@@ -674,6 +711,7 @@ def test_a_string_that_ends_a_text_too_late_is_seen():
 
 def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
     clean = {BEHIND_PADS: None, BEGUN: "as if the start token were given: True", CROSSED: mock.ANY}
+    clean |= OF_TEXT
     assert gave(tiny.bart(), "seq2seq-lm") == clean
     name = "_prepare_decoder_input_ids_for_generation"
     plain = getattr(transformers.GenerationMixin, name)
@@ -728,6 +766,21 @@ def test_pads_before_the_first_tokens_of_a_decoder_change_nothing_and_planted_on
 
     with mock.patch.object(transformers.GenerationMixin, name, unmasked):
         assert behind_pads(t5()) == "as alone: False"
+
+
+def test_a_step_behind_the_first_that_sees_the_pads_of_a_decoder_is_seen():
+    made = t5()
+    forward = made.forward
+
+    @functools.wraps(forward)
+    def forgets(*arguments, decoder_input_ids=None, decoder_attention_mask=None, **named):
+        if decoder_input_ids.shape[1] == 1 and decoder_attention_mask is not None:
+            decoder_attention_mask = torch.ones_like(decoder_attention_mask)
+        named |= {"decoder_input_ids": decoder_input_ids}
+        return forward(*arguments, decoder_attention_mask=decoder_attention_mask, **named)
+
+    made.forward = forgets
+    assert behind_pads(made) == "as alone: False"
 
 
 def test_what_a_method_makes_of_ids_is_given_beside_them():

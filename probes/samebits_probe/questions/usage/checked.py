@@ -1,6 +1,7 @@
 """What generate() offers beside tokens, judged inside one release: by what follows from the tokens themselves.
 
-A text that ends it, the scores of its tokens, and tokens for a decoder to begin with.
+A text that ends it, the scores of its tokens, what a streamer gets, a prompt in chunks, and tokens for a decoder to
+begin with.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import transformers
 from samebits_probe.model import decode, load
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import text_config
-from samebits_probe.questions.usage.subject import NoMeaning, Subject
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _TEXT, _STOPS = "people said hello to the world", ("hello", "said hello")
 """What a model is made to write, and strings at which it is to stop: one that may be a token, and one that is none."""
 _BEGIN = [[5, 6]]
-_ONE_TOKEN = {
-    "max_new_tokens": 1,
+_BEHIND = {
+    "max_new_tokens": 3,
     "min_new_tokens": None,
+    "eos_token_id": None,
     "do_sample": False,
     "pad_token_id": 0,
     "output_logits": True,
@@ -39,8 +41,9 @@ _REJECTED = "whose drafts are all rejected"
 _DRAFTS: Facts = {"num_assistant_tokens": 2, "num_assistant_tokens_schedule": "constant"}
 _N_TOKENS, _MAX_WINDOW = 10, 64
 """Tokens of a prompt, and the window up to which it is longer than that."""
-_NEAR = 1e-3
-"""Up to where scores are the same ones: sums in another order round far less, and other scores are far more apart."""
+_NEAR, _FAR = 1e-3, 1.0 / 64
+"""Up to where scores are the same ones, and from where they are others. Sums in another order round far less."""
+_CHUNK, _N_PADS = "prefill_chunk_size", 3
 
 
 def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -52,6 +55,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "generate(decoder_input_ids=…) behind pads", partial(_behind_pads, subject)
     if getattr(model, "main_input_name", "") != "input_ids":
         return
+    yield "tokens that a streamer of generate() gets", partial(_streamed, subject)
     if load.is_encoder_decoder(model):
         yield "generate(decoder_input_ids=…)", partial(_begun, subject)
         yield "cross attention in the cache of generate()", partial(_kept, subject)
@@ -59,6 +63,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "compute_transition_scores(…)", partial(_scored, subject)
         yield "compute_transition_scores(…) of beams", partial(_scored_beams, subject)
         yield f"generate(assistant_model=…) {_REJECTED}", partial(_rejected, subject)
+        yield f"scores of generate({_CHUNK}=2) with a padded row", partial(_chunked, subject)
         if subject.tokenizer is not None:
             yield "generate(stop_strings=…)", partial(_stopped, model, subject.tokenizer)
 
@@ -112,13 +117,80 @@ def _rejected(subject: Subject) -> str:
         _generated(model, ids, **_SCORED, **more)
         for more in ({}, {"assistant_model": _contrary(model)})
     )
-    tokens = [output.sequences[0, ids.shape[1] :] for output in (alone, drafted)]
-    if len(tokens[0]) != len(tokens[1]):
-        return "the scores without it: False"
-    n_same = int((tokens[0] == tokens[1]).long().cumprod(0).sum())
-    scores = [torch.cat(output.scores)[: n_same + 1] for output in (alone, drafted)]
-    finite = [score.masked_fill(~score.isfinite(), 0.0) for score in scores]
-    return f"the scores without it: {_are_near(finite[1], finite[0])}"
+    return f"the scores without it: {_same_scores(alone, drafted)}"
+
+
+def _same_scores(first: Any, second: Any) -> bool:
+    """Return whether two calls choose from the same scores, up to the first token that differs in a row.
+
+    Raises:
+        NoMeaning: they are neither near nor far apart.
+
+    """
+    scores = [torch.stack(output.scores) for output in (first, second)]
+    if scores[0].shape != scores[1].shape:
+        return False
+    tokens = [output.sequences[:, -len(scores[0]) :] for output in (first, second)]
+    n_same = int((tokens[0] == tokens[1]).all(0).long().cumprod(0).sum())
+    return _are_alike(
+        *(s[: n_same + 1].masked_fill(~s[: n_same + 1].isfinite(), 0.0) for s in scores)
+    )
+
+
+def _are_alike(made: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Return whether numbers are the same but for rounding.
+
+    Raises:
+        NoMeaning: they are neither near nor far apart.
+
+    """
+    apart = float((made - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+    if _NEAR < apart < _FAR:
+        msg = "they are neither near nor far apart"
+        raise NoMeaning(msg)
+    return apart <= _NEAR
+
+
+def _streamed(subject: Subject) -> str:
+    """Return whether a streamer gets each token in turn, and the end."""
+    kept = _Kept()
+    output = _generated(subject.model, subject.ids(), streamer=kept)
+    return f"those of the text: {kept.tokens == output[0].tolist()}, and the end: {kept.has_ended}"
+
+
+class _Kept:
+    """A streamer that keeps its tokens."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.has_ended = False
+
+    def put(self, value: torch.Tensor) -> None:
+        """Keep the tokens of a prompt, or the next one."""
+        self.tokens += value.flatten().tolist()
+
+    def end(self) -> None:
+        """Keep that no token follows."""
+        self.has_ended = True
+
+
+def _chunked(subject: Subject) -> str:
+    """Return whether a prompt that is fed in chunks, beside a row with padding on its left, has the scores that it has whole."""
+    if not hasattr(transformers.GenerationConfig(), _CHUNK):
+        msg = "the release has no such argument"
+        raise NoMeaning(msg)
+    _demand_float32(subject.model)
+    ids = subject.ids("chunked", _N_TOKENS)
+    rows, mask = torch.cat([ids, ids.roll(1, dims=1)]), torch.ones(2, _N_TOKENS).long()
+    rows[1, :_N_PADS], mask[1, :_N_PADS] = 0, 0
+    try:
+        whole, chunked = (
+            _generated(subject.model, rows, attention_mask=mask, **_SCORED, **more)
+            for more in ({}, {_CHUNK: 2})
+        )
+    except Exception as error:  # another question asks what refuses the argument
+        raise NoMeaning(f"generate() raises {error_text(error)}") from error
+    return f"those of the whole prompt: {_same_scores(chunked, whole)}"
 
 
 def _demand_float32(model: Any) -> None:
@@ -186,7 +258,7 @@ def _start_of(model: Any) -> int:
 
 
 def _behind_pads(subject: Subject) -> str:
-    """Return whether a decoder's first tokens give the same behind pads, beside a longer row, as alone."""
+    """Return whether a decoder's first tokens, and what follows over the cache, give the same behind pads, beside a longer row, as alone."""
     _demand_float32(subject.model)
     encoded, start = _encoded(subject), _start_of(subject.model)
     short = [start, *_BEGIN[0]]
@@ -194,9 +266,10 @@ def _behind_pads(subject: Subject) -> str:
     mask = torch.ones(2, len(_LONGER) + 1).long()
     mask[0, :n_pads] = 0
     rows = torch.tensor([[0] * n_pads + short, [start, *_LONGER]])
-    alone = _first_logits(subject.model, encoded, rows[:1, n_pads:], mask[:1, n_pads:])
-    among = _first_logits(subject.model, encoded, rows, mask)
-    return f"as alone: {_are_near(among[:1], alone)}"
+    alone, tokens = _logits(subject.model, encoded, rows[:1, n_pads:], mask[:1, n_pads:])
+    among, others = _logits(subject.model, encoded, rows, mask)
+    n_compared = 1 + int((tokens == others).long().cumprod(0).sum())
+    return f"as alone: {_are_near(among[:n_compared], alone[:n_compared])}"
 
 
 def _encoded(subject: Subject) -> Facts:
@@ -210,10 +283,10 @@ def _encoded(subject: Subject) -> Facts:
     raise NoMeaning(msg)
 
 
-def _first_logits(
+def _logits(
     model: Any, encoded: Facts, tokens: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Return the logits of the first token behind rows of a decoder."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of the tokens behind the first row of a decoder, [steps, vocabulary], and the tokens."""
     named = {n: v.repeat_interleave(len(tokens), 0) for n, v in encoded.items()}
     # a class of its own, such as Whisper's, cuts sounds and makes the tokens itself
     generate = partial(transformers.GenerationMixin.generate, model)
@@ -222,10 +295,10 @@ def _first_logits(
             decoder_input_ids=tokens,
             decoder_attention_mask=mask,
             **named,
-            **_ONE_TOKEN,
+            **_BEHIND,
         )
-    logits: torch.Tensor = output.logits[0]
-    return logits
+    logits = torch.stack([step[0] for step in output.logits])
+    return logits, logits.argmax(-1)
 
 
 def _stopped(model: Any, tokenizer: Any) -> str:
