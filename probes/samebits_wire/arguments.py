@@ -4,3 +4,9 @@ OF_ANOTHER_TOKENIZER = "of another tokenizer"
 """Kind of an ``assistant_model`` whose tokens are not the model's."""
 HEEDED = "what the argument does"
 """What a forward does of which the config has a setting, and heeds it."""
+CHUNKED = "scores of generate(prefill_chunk_size=2) with a padded row"
+"""Call whose result is :data:`WHOLE_PROMPT`, or :data:`OTHER_PROMPT`."""
+WHOLE_PROMPT, OTHER_PROMPT = (
+    "those of the whole prompt",
+    "other ones than those of the whole prompt",
+)

@@ -35,7 +35,7 @@ from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
-from samebits_wire.arguments import HEEDED
+from samebits_wire.arguments import CHUNKED, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -2132,6 +2132,22 @@ def test_an_argument_of_a_load_that_one_release_drops_is_named(candidate, expect
     sides = [{"from_pretrained(tie_word_embeddings=True)": each} for each in (heeded, candidate)]
     case = Case(used(loads=sides[1]), reference=used("4.48", loads=sides[0]))
     assert codes(case) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (WHOLE_PROMPT, OTHER_PROMPT, ["SB963"]),
+        (OTHER_PROMPT, WHOLE_PROMPT, ["SB963"]),
+        (WHOLE_PROMPT, WHOLE_PROMPT, []),
+        (OTHER_PROMPT, "", []),
+    ],
+)
+def test_chunks_of_a_prompt_that_change_its_scores_are_named(reference, candidate, expected):
+    sides = [{CHUNKED: {"gave": gave}} for gave in (reference, candidate)]
+    shown = findings(Case(used(methods=sides[1]), reference=used("4.48", methods=sides[0])))
+    assert [found.code for found in shown] == expected
+    assert all(found.of_reference is (reference == OTHER_PROMPT) for found in shown)
 
 
 TIMED = "generate(return_token_timestamps=True)"

@@ -33,6 +33,8 @@ from samebits_probe.questions.usage import (
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 from transformers.generation import configuration_utils
 
+from samebits_wire.arguments import CHUNKED, OTHER_PROMPT, WHOLE_PROMPT
+
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
 torch.set_num_threads(1)
@@ -604,10 +606,8 @@ def test_a_prompt_is_healed_and_a_healing_that_raises_is_seen():
 STOPS = "stops behind 'hello': True, 'said hello': True"
 REJECTED = "generate(assistant_model=…) whose drafts are all rejected"
 STREAMED = "tokens that a streamer of generate() gets"
-CHUNKED = "scores of generate(prefill_chunk_size=2) with a padded row"
 HAS_CHUNKS = hasattr(transformers.GenerationConfig(), "prefill_chunk_size")
 OF_TEXT = {STREAMED: "those of the text: True, and the end: True"}
-WHOLE = "those of the whole prompt: True" if HAS_CHUNKS else None
 CROSSED = "cross attention in the cache of generate()"
 BEHIND_PADS = "generate(decoder_input_ids=…) behind pads"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
@@ -628,7 +628,7 @@ def test_scores_of_tokens_are_their_log_probabilities_and_planted_ones_are_not()
         SCORED: "the log-probabilities of the tokens: True",
         OF_BEAMS: "their sum is sequences_scores: True",
         REJECTED: "the scores without it: True",
-        CHUNKED: WHOLE,
+        CHUNKED: WHOLE_PROMPT if HAS_CHUNKS else None,
     } | OF_TEXT
     assert gave(tiny.model()) == clean
     plain = transformers.GenerationMixin.compute_transition_scores
@@ -681,9 +681,9 @@ def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():
             attention_mask = torch.ones_like(attention_mask)
         return forward(input_ids=input_ids, attention_mask=attention_mask, **named)
 
-    assert gave(made)[CHUNKED] == WHOLE
+    assert gave(made)[CHUNKED] == (WHOLE_PROMPT if HAS_CHUNKS else None)
     made.forward = forgets
-    assert gave(made)[CHUNKED] == (WHOLE and WHOLE.replace("True", "False"))
+    assert gave(made)[CHUNKED] == (OTHER_PROMPT if HAS_CHUNKS else None)
 
 
 def test_scores_between_near_and_far_are_of_no_meaning():

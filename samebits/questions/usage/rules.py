@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import Called, Features, Names, UsageSignal, signal_of
 from samebits.text.numbers import first_of, number
-from samebits_wire.arguments import HEEDED
+from samebits_wire.arguments import CHUNKED, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
 
 T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
@@ -314,10 +314,20 @@ def _other_method(case: Case) -> Iterator[Sighting]:
     """Find methods that do something else; those that raise on one side are named by SB931."""
     for call, before, after in _of_both(case, lambda usage: usage.methods):
         gave = (before.gave, after.gave)
+        if call == CHUNKED:
+            continue  # that is of the release, not of the model
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
         if all(gave) and gave[0] != gave[1]:
             yield Sighting(call, side_lines(case, *gave))
+
+
+def _other_chunks(case: Case) -> Iterator[Sighting]:
+    """Find scores of a prompt that is fed in chunks which are those of the whole prompt on one side alone."""
+    for call, before, after in _of_both(case, lambda usage: usage.methods):
+        gave = before.gave, after.gave
+        if call == CHUNKED and {*gave} == {WHOLE_PROMPT, OTHER_PROMPT}:
+            yield Sighting(call, side_lines(case, *gave), of_reference=after.gave == WHOLE_PROMPT)
 
 
 def _doing_otherwise(field: Callable[[UsageSignal], Mapping[str, Called] | None]) -> Check:
@@ -383,6 +393,7 @@ _RULES = (
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
+    Rule("SB963", _other_chunks),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

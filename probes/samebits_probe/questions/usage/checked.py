@@ -19,6 +19,7 @@ from samebits_probe.model import decode, load
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+from samebits_wire.arguments import CHUNKED, OTHER_PROMPT, WHOLE_PROMPT
 
 Facts = dict[str, Any]
 _TEXT, _STOPS = "people said hello to the world", ("hello", "said hello")
@@ -63,7 +64,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "compute_transition_scores(…)", partial(_scored, subject)
         yield "compute_transition_scores(…) of beams", partial(_scored_beams, subject)
         yield f"generate(assistant_model=…) {_REJECTED}", partial(_rejected, subject)
-        yield f"scores of generate({_CHUNK}=2) with a padded row", partial(_chunked, subject)
+        yield CHUNKED, partial(_chunked, subject)
         if subject.tokenizer is not None:
             yield "generate(stop_strings=…)", partial(_stopped, model, subject.tokenizer)
 
@@ -190,7 +191,7 @@ def _chunked(subject: Subject) -> str:
         )
     except Exception as error:  # another question asks what refuses the argument
         raise NoMeaning(f"generate() raises {error_text(error)}") from error
-    return f"those of the whole prompt: {_same_scores(chunked, whole)}"
+    return WHOLE_PROMPT if _same_scores(chunked, whole) else OTHER_PROMPT
 
 
 def _demand_float32(model: Any) -> None:
