@@ -6,15 +6,24 @@ from unittest import mock
 import tiny
 import torch
 from raising import raised
-from samebits_probe.questions.usage import returned
+from samebits_probe.questions.usage import methods, returned
 from samebits_probe.questions.usage.subject import Subject
 
 torch.set_num_threads(1)
 LENGTH = "len(past_key_values) of generate()"
+SEEN = "get_seq_length() of the cache of generate()"
+FIELDS = "fields of what generate() returns"
 
 
 def asked(made, prompts, head="causal-lm"):
-    return {name: call() for name, call in returned.calls(Subject(made, head, Path(), prompts))}
+    calls = dict(returned.calls(Subject(made, head, Path(), prompts)))
+    return {LENGTH: calls[LENGTH]()}
+
+
+def others(made):
+    """Return the tokens that the cache has seen, None for a tuple, and the fields."""
+    calls = dict(returned.calls(Subject(made, "causal-lm", Path())))
+    return methods.asked(calls[SEEN]).get("gave"), calls[FIELDS]()
 
 
 def test_a_cache_has_a_length_with_and_without_a_prompt_of_the_cell():
@@ -22,6 +31,25 @@ def test_a_cache_has_a_length_with_and_without_a_prompt_of_the_cell():
     made = tiny.model()
     assert asked(made, {"short": {"input_ids": ids}}) == {LENGTH: "2"}
     assert asked(made, {}) == {LENGTH: "2"}
+
+
+def test_the_fields_of_an_output_and_the_tokens_of_its_cache_are_counted_and_lost_ones_are_seen():
+    made = tiny.model()
+    fields = "hidden_states 3 of 3, logits 3, scores 3, sequences [1, 15]"
+    assert others(made) in ((None, fields), ("14", fields))
+    generate = made.generate
+
+    def loses(*arguments, **named):
+        output = dict(generate(*arguments, **named))
+        output["scores"] = output["scores"][:2]
+        return {name: value for name, value in output.items() if name != "hidden_states"}
+
+    with mock.patch.object(made, "generate", loses):
+        assert others(made)[1] == "logits 3, scores 2, sequences [1, 15]"
+    cache = mock.Mock(spec=["get_seq_length"])
+    cache.get_seq_length.return_value = 8
+    with mock.patch.object(made, "generate", return_value={"past_key_values": cache}):
+        assert others(made) == ("8", "")
 
 
 def test_a_cache_without_a_length_and_one_that_grows_by_its_encoder_are_seen():

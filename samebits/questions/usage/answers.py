@@ -183,8 +183,10 @@ USAGES = (
     Usage("static cache, flex attention", _of(lambda usage: usage.flex, _second)),
     Usage("generate(position_ids)", _of(lambda usage: usage.position_ids, _position_ids)),
     Usage("assistant, min_new_tokens", _of(lambda usage: usage.assisted, _assisted)),
-    Usage("penalty_alpha", _strategy("penalty_alpha")),
-    Usage("num_beam_groups", _strategy("num_beam_groups")),
+    *(
+        Usage(name, _strategy(name))
+        for name in ("penalty_alpha", "num_beam_groups", "dola_layers", "force_words_ids")
+    ),
     Usage("defaults of generate()", _of(_generation, _defaults)),
     Usage("generate(num_beams=3), same logits", _way("beams")),
     Usage("beams with several end tokens", _way("beams that end")),

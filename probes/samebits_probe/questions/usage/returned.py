@@ -1,4 +1,4 @@
-"""What the cache holds that generate() returns: how many layers, and how many keys of the encoder."""
+"""What generate() returns: its fields and how many steps they have; of the cache, layers, tokens and keys of the encoder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 
 import torch
 
+from samebits_probe.model.outputs import CACHES
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
 _RETURNED: Facts = {"return_dict_in_generate": True}
+_ALL: Facts = _RETURNED | dict.fromkeys(
+    ("output_scores", "output_logits", "output_hidden_states"), True
+)
 _CROSSED = 2
 """Place of the encoder's keys in a layer of a cache that is a tuple."""
 
@@ -21,23 +25,63 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the call that applies to a model that generates."""
     if subject.model.can_generate():
         yield "len(past_key_values) of generate()", partial(_returned, subject)
+        yield "get_seq_length() of the cache of generate()", partial(_length, subject)
+        yield "fields of what generate() returns", partial(_fields, subject)
 
 
 def _returned(subject: Subject) -> str:
     """Return how many layers a cache has, and how much of the encoder's output its keys are of."""
+    cache = _cache(subject)
+    of_encoder = _keys_of_encoder(cache)
+    return f"{len(cache)}{f', {of_encoder} keys of the encoder' if of_encoder else ''}"
+
+
+def _cache(subject: Subject) -> Any:
+    if (cache := _generated(subject, _RETURNED).get("past_key_values")) is None:
+        raise NoMeaning("generate() returns no cache")
+    return cache
+
+
+def _length(subject: Subject) -> str:
+    """Return how many tokens a cache says that it has seen."""
+    cache = _cache(subject)
+    if isinstance(cache, tuple):
+        raise NoMeaning("the cache is a tuple")
+    try:
+        return str(int(cache.get_seq_length()))
+    except ValueError as error:  # a state has no length
+        raise NoMeaning(error_text(error)) from error
+
+
+def _fields(subject: Subject) -> str:
+    """Return the fields, and of how many steps and layers they are.
+
+    Attention maps are another question, and so is the cache, which has other names in other releases.
+    """
+    output = _generated(subject, _ALL)
+    return ", ".join(
+        sorted(_shown(name, value) for name, value in output.items() if name not in CACHES)
+    )
+
+
+def _shown(name: str, value: Any) -> str:
+    if torch.is_tensor(value):
+        return f"{name} {[*value.shape]}"
+    layers = f" of {len(value[0])}" if value and isinstance(value[0], tuple) else ""
+    return f"{name} {len(value)}{layers}"
+
+
+def _generated(subject: Subject, arguments: Facts) -> Any:
+    """Return what generate() gives for a prompt."""
     if not (fed := subject.fed()):
         raise NoMeaning(subject.refuses_text())
     if not subject.prompts:
         fed = fed | {"attention_mask": torch.ones_like(fed["input_ids"])}
     with torch.no_grad():
         try:
-            output = subject.model.generate(**fed, **_STEPS, **_RETURNED)
+            return subject.model.generate(**fed, **_STEPS, **arguments)
         except Exception as error:
             raise NoMeaning(f"generate() raises {error_text(error)}") from error
-    if (cache := output.get("past_key_values")) is None:
-        raise NoMeaning("generate() returns no cache")
-    of_encoder = _keys_of_encoder(cache)
-    return f"{len(cache)}{f', {of_encoder} keys of the encoder' if of_encoder else ''}"
 
 
 def _keys_of_encoder(cache: Any) -> int:
