@@ -10,3 +10,5 @@ WHOLE_PROMPT, OTHER_PROMPT = (
     "those of the whole prompt",
     "other ones than those of the whole prompt",
 )
+OF_PADDED = "static (one row padded)"
+"""Kind of cache of a batch in which one row has padding on its left."""

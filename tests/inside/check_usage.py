@@ -33,7 +33,7 @@ from samebits_probe.questions.usage import (
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 from transformers.generation import configuration_utils
 
-from samebits_wire.arguments import CHUNKED, OTHER_PROMPT, WHOLE_PROMPT
+from samebits_wire.arguments import CHUNKED, OF_PADDED, OTHER_PROMPT, WHOLE_PROMPT
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
@@ -297,7 +297,7 @@ def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
         ask(generate.caches, tiny.model()),
         ask(generate.caches, tiny.model("mistral", **WINDOW)),
     )
-    assert set(plain) == {"dynamic", "dynamic_full"} & set(ALL)
+    assert set(plain) == {"dynamic", "dynamic_full"} & set(ALL) | {OF_PADDED}
     assert not OF_WINDOWS & set(plain)
     assert OF_WINDOWS & set(windowed)
     for outcome in (*plain.values(), *windowed.values()):
@@ -307,7 +307,7 @@ def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
 
 def test_a_model_without_a_window_gets_no_cache_of_a_window():
     outcome = ask(generate.caches, tiny.model("mistral", **WINDOW | {"sliding_window": None}))
-    assert set(outcome) == {"dynamic", "dynamic_full"} & set(ALL)
+    assert set(outcome) == {"dynamic", "dynamic_full"} & set(ALL) | {OF_PADDED}
 
 
 def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
@@ -325,7 +325,31 @@ def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
     made.generate = generating
     outcome = ask(generate.caches, made)
     assert all("half made" in one["refused"] for one in outcome.values())
-    assert left == [False] * len(outcome)
+    # of two rows it is no answer where one row is refused, too
+    assert left == [False] * (len(outcome) + 2)
+    assert OF_PADDED not in outcome
+
+
+def test_a_static_cache_that_forgets_a_padded_row_is_seen_alone():
+    """RecurrentGemma of 4.57 and 5.0 has it so."""
+    made = tiny.model()
+    original = made.generate
+
+    def generating(ids, **arguments):
+        is_planted = len(ids) == 2 and "cache_implementation" in arguments
+        hook = made.register_forward_hook(halve) if is_planted else None
+        try:
+            return original(ids, **arguments)
+        finally:
+            _ = hook and hook.remove()
+
+    def halve(_module, _args, output):
+        output.logits[1] /= 2
+
+    made.generate = generating
+    outcome = ask(generate.caches, made)
+    apart = {n for n, one in outcome.items() if one["apart"] > 0.01 * one["of_steps"]}
+    assert apart == {OF_PADDED}
 
 
 def test_a_kind_of_cache_that_forgets_is_seen_alone():

@@ -15,6 +15,7 @@ from samebits.questions.usage.generation import GenerationSignal
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
+from samebits_wire.arguments import OF_PADDED
 
 if TYPE_CHECKING:
     from samebits.records.capture import Capture
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
-CACHES = ("dynamic", "dynamic_full", "sliding_window", "hybrid", "hybrid_chunked")
-"""Kinds of caches beside the static one, as ``cache_implementation`` names them."""
+CACHES = ("dynamic", "dynamic_full", "sliding_window", "hybrid", "hybrid_chunked", OF_PADDED)
+"""Kinds of caches beside the static one, as ``cache_implementation`` names them, and that of a batch with padding."""
 
 
 def _rounding(distance: float, dtype: str) -> float:

@@ -12,10 +12,11 @@ from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+from samebits_wire.arguments import OF_PADDED
 
 Facts = dict[str, Any]
 _STEPS = 4
-_PROMPT_LENGTH = 5
+_PROMPT_LENGTH, _N_PADS = 5, 2
 _WINDOWS = ("sliding_window", "attention_chunk_size")
 _LARGEST_WINDOW = 130
 """Windows up to here fill up while tokens are generated."""
@@ -37,8 +38,9 @@ class _Decoded(NamedTuple):
     """New tokens of a greedy generate(), and the scores that they were chosen from."""
 
     ids: torch.Tensor
+    """[steps, rows]"""
     scores: torch.Tensor
-    """[steps, vocabulary]"""
+    """[steps, rows, vocabulary]"""
 
 
 def repeated(subject: Subject) -> Facts:
@@ -92,21 +94,36 @@ def _uncompiled(function: Any = None, **_options: Any) -> Any:
 
 
 def caches(subject: Subject) -> Facts:
-    """Return the same as :func:`static` for each other kind of cache that fits the model."""
+    """Return the same as :func:`static` for each other kind of cache that fits the model, and for a row beside a padded one."""
     length, facts = _filling(subject), {}
     first = _decoded(subject, length)
     for name in forks.cache_implementations(subject.model):
         forks.drop_cache(subject.model)
         facts[name] = _against(first, subject, length, cache_implementation=name)
-    return facts
+    forks.drop_cache(subject.model)
+    return facts | _of_padded(subject, length)
+
+
+def _of_padded(subject: Subject, length: int) -> Facts:
+    """Return the result of a static cache for two rows; {} if greedy generate() or any static cache refuses them."""
+    among = {"padded": True}
+    try:
+        first = _decoded(subject, length, **among)
+    except Exception:  # noqa: BLE001  the relations of padding have its exception
+        return {}
+    second = _against(first, subject, length, cache_implementation="static", **among)
+    forks.drop_cache(subject.model)
+    if "refused" in second and "refused" in static(subject):
+        return {}
+    return {OF_PADDED: second}
 
 
 def _decoded(subject: Subject, length: int = _PROMPT_LENGTH, **arguments: Any) -> _Decoded:
     # all is on the CPU, and a model may draw numbers in its forward
     torch.default_generator.manual_seed(0)
     output = _generate(subject, length=length, **_SCORED, **arguments)
-    scores = torch.cat(output.scores)
-    return _Decoded(output.sequences[0, -len(scores) :], scores)
+    scores = torch.stack(output.scores)
+    return _Decoded(output.sequences[:, -len(scores) :].T, scores)
 
 
 def _against(
@@ -118,7 +135,7 @@ def _against(
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     n_both = min(len(first.ids), len(second.ids))
-    n_same = int((first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0).sum())
+    n_same = int((first.ids[:n_both] == second.ids[:n_both]).all(1).long().cumprod(0).sum())
     n_compared = min(n_same + 1, n_both)  # the scores of the first other token are comparable
     return {
         "steps": [len(first.ids), len(second.ids)],
@@ -183,10 +200,19 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
 
 
 def _generate(
-    subject: Subject, prompt: str = "generate", length: int = _PROMPT_LENGTH, **arguments: Any
+    subject: Subject,
+    prompt: str = "generate",
+    length: int = _PROMPT_LENGTH,
+    *,
+    padded: bool = False,
+    **arguments: Any,
 ) -> Any:
     if not getattr(subject.model, "can_generate", lambda: False)():
         raise NoMeaning(f"{type(subject.model).__name__} does not generate")
     ids = subject.ids(prompt, length)
+    mask = torch.ones_like(ids)
+    if padded:
+        ids, mask = torch.cat([ids, ids.flip(1)]), mask.repeat(2, 1)
+        ids[1, :_N_PADS], mask[1, :_N_PADS] = 0, 0
     options = {"do_sample": False, "max_new_tokens": _STEPS, "pad_token_id": 0} | arguments
-    return subject.model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    return subject.model.generate(ids, attention_mask=mask, **options)
