@@ -135,6 +135,21 @@ def test_positions_that_count_the_padding_of_text_are_noted():
     assert relation["promoted"]["max_abs"] > 1e-3
 
 
+def test_a_step_that_reads_the_positions_of_the_first_row_is_seen_in_a_batch_alone():
+    class OfFirstRow(transformers.GPT2LMHeadModel):
+        def forward(self, *args, position_ids=None, **kwargs):
+            if position_ids is not None and position_ids.shape[1] == 1:
+                position_ids = position_ids[:1].expand_as(position_ids)
+            return super().forward(*args, position_ids=position_ids, **kwargs)
+
+    model = gpt2()
+    model.__class__ = OfFirstRow
+    relation = of_text(model)
+    assert relation["case"] == "text: row 1 of 2, 3 pads"
+    assert not relation.get("note")
+    assert relation["promoted"]["max_abs"] > 1e-3
+
+
 def turn():
     """Return a row with an image that text follows."""
     torch.manual_seed(1)

@@ -43,6 +43,7 @@ _TURN = 3
 """Tokens of text that begin a second turn."""
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
+_OF_TOKENS = {*media_way.OF_TOKENS, named.BOXES}
 _ENDLESS = {"eos_token_id": None, "pad_token_id": 0}
 """Arguments with which generate() makes all steps."""
 _UNKNOWN = "how its arguments go on behind the prompt is not known"
@@ -74,7 +75,9 @@ def observe(
     if prompts and not listed:
         whole.append(rows.untried(no_media, (NAME, LATER, UNCACHED)))
     ways = [way for name, kwargs in listed if (way := _padded_way(name, kwargs)) is not None]
-    ways += [] if padded is None else [_way_of_row("text", padded, 0)]
+    if padded is not None:
+        alone = _way_of_row("text", padded, 0)
+        ways += [alone, alone._replace(**_among(padded))]
     if not ways:
         whole.append(rows.untried("no prompt of it has a padded row of a decoder", (PADDED,)))
     turns = [way for name, kwargs in listed if (way := _later_way(name, kwargs)) is not None]
@@ -140,18 +143,30 @@ def _padded_way(prompt: str, kwargs: Facts) -> Way | None:
 def _way_of_row(prompt: str, padded: Facts, row: int) -> Way:
     shown = padded[MASK][0].nonzero()
     span = slice(int(shown[0]), int(shown[-1]) + 1)
-    of_tokens = {*media_way.OF_TOKENS, named.BOXES} & padded.keys()
-    alone = padded | {name: padded[name][:, span] for name in of_tokens}
+    alone = padded | {name: padded[name][:, span] for name in _OF_TOKENS & padded.keys()}
     case = f"{prompt}: row {row}, {int((padded[MASK] == 0).sum())} pads"
     return Way(PADDED, case, padded, partial(_padded_pairs, padded, alone))
+
+
+def _among(padded: Facts) -> Facts:
+    """Return case, arguments and outputs of a batch that begins with a row of as many tokens and no padding."""
+    real = padded[MASK] == 1
+    full = torch.where(real, padded[TOKENS], padded[TOKENS][real][0]).flip(1)
+    beside = {TOKENS: full, MASK: torch.ones_like(full)}
+    batch = {n: torch.cat([beside.get(n, value), value]) for n, value in padded.items()}
+    alone = {n: value[:, real[0]] for n, value in padded.items() if n in _OF_TOKENS}
+    case = f"text: row 1 of 2, {int((~real).sum())} pads"
+    pairs = partial(_padded_pairs, batch, padded | alone)
+    return {"case": case, "kwargs": batch, "pairs": pairs}
 
 
 def _padded_pairs(padded: Facts, alone: Facts, runner: Runner) -> dict[str, Pair]:
     """Return the logits of the steps behind the first, as far as both ways chose the same tokens before.
 
-    If the first step differs, return its logits.
+    If the first step differs, return its logits. Of a batch the last row counts.
     """
-    (first, ids), (second, other_ids) = _generated(runner, padded), _generated(runner, alone)
+    (whole, chosen), (second, other_ids) = _generated(runner, padded), _generated(runner, alone)
+    first, ids = whole[-1:], chosen[-1:]
     if (first[:, 0] - second[:, 0]).abs().max() > _ROUNDING * second[:, 0].abs().max():
         return {_FIRST: (first[:, :1], second[:, :1])}
     new = other_ids[:, other_ids.shape[1] + 1 - second.shape[1] :]
