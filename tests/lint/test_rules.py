@@ -1275,30 +1275,32 @@ def test_positions_that_a_method_drops_are_not_those_that_it_does_not_cut(
 
 
 @pytest.mark.parametrize(
-    ("config", "more", "codes"),
+    ("config", "changed", "codes"),
     [
-        ('{"sliding_window": 24}', "", ["SB725"]),
-        ('{"sliding_window": 24, "layer_types": ["sliding_attention"]}', "", ["SB725"]),
-        ('{"sliding_window": 24, "layer_types": ["full_attention"]}', "", []),
-        ('{"sliding_window": null}', "", []),
-        ('{"sliding_window": 24, "use_sliding_window": false}', "", []),
-        ("{}", "", []),
-        (
-            '{"sliding_window": 24}',
-            "import transformers.masking_utils\n",
-            [],
-        ),
+        ('{"sliding_window": 24}', (), ["SB725"]),
+        ('{"sliding_window": 24, "layer_types": ["sliding_attention"]}', (), ["SB725"]),
+        ('{"sliding_window": 24, "layer_types": ["full_attention"]}', (), []),
+        ('{"sliding_window": null}', (), []),
+        ('{"sliding_window": 24, "use_sliding_window": false}', (), []),
+        ("{}", (), []),
+        # the masks are the library's
+        ('{"sliding_window": 24}', (".tril()", ""), []),
+        ('{"sliding_window": 24}', ("class A", "import transformers.masking_utils\nclass A"), []),
+        ('{"sliding_window": 24}', ("PreTrainedModel, Gen", "transformers.LlamaModel, Gen"), []),
     ],
 )
-def test_own_attention_beside_a_window_that_generate_keeps_is_found(tmp_path, config, more, codes):
+def test_own_attention_beside_a_window_that_generate_keeps_is_found(
+    tmp_path, config, changed, codes
+):
     code = (
-        f"{HEAD}{more}class A(nn.Module):\n"
+        f"{HEAD}import transformers\nclass A(nn.Module):\n"
         "    def forward(self, k, v, past_key_value=None):\n"
-        "        k, v = past_key_value.update(k, v, 0)\n        return k @ v\n"
+        "        k, v = past_key_value.update(k, v, 0)\n        return k @ v.tril()\n"
         "class M(PreTrainedModel, GenerationMixin):\n    def __init__(self, config):\n"
         "        super().__init__(config)\n        self.a = A()\n        self.post_init()\n"
         "    def forward(self, x, past_key_values=None, cache=None, cache_position=None):\n        return x\n"
     )
+    code = code.replace(*changed) if changed else code
     (tmp_path / "modeling_x.py").write_text(code)
     (tmp_path / "config.json").write_text(config)
     found = lint(python_files([tmp_path])).problems

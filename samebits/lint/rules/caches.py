@@ -413,32 +413,35 @@ def _uncounted(project: Project) -> Iterator[Problem]:
 
 
 def _windowed(project: Project) -> Iterator[Problem]:
-    """Find own attention whose masks count all tokens, where the config has the window that generate() keeps."""
-    for source in {e.source for e in project.models if _generates(project, e)}:
-        window = _window(project.checkpoint(source) or {})
-        reached = {source} | {
-            c.source for e in project.models if e.source is source for c in project.family(e)[0]
-        }
-        if not window or any(name in s.text for s in reached for name in _ASK_CACHE):
-            continue
-        if update := next(
-            (u for s in sorted(reached, key=lambda s: s.path) for u in _updates(s)), None
+    """Find own attention whose own masks count all tokens, where the config has the window that generate() keeps."""
+    seen: set[int] = set()
+    for entry in project.models:
+        window = _window(project.checkpoint(entry.source) or {})
+        sources = {c.source.path: c.source for c in project.family(entry)[0]}
+        text = "\n".join(source.text for source in sources.values())
+        if (
+            window is None
+            or not _OWN_MASKS.search(text)
+            or any(name in text for name in _ASK_CACHE)
         ):
-            yield problem(
-                *update,
-                f"generate() makes a cache that keeps {window[1]} tokens of a layer ({window[0]}), and masks that "
-                "count all tokens do not fit its keys: an exception, or wrong numbers, once a text is longer",
-                _MADE_OF_CONFIG,
-                "pass past_key_values=DynamicCache() to generate(), or make the masks with masking_utils",
-            )
+            continue
+        if not _generates(project, entry) or not project.only_base_model(entry, of_models=True):
+            continue
+        update = next((u for _, source in sorted(sources.items()) for u in _updates(source)), None)
+        if update is None or id(update[1]) in seen:
+            continue
+        seen.add(id(update[1]))
+        yield problem(
+            *update,
+            f"generate() makes a cache that keeps {window[1]} tokens of a layer ({window[0]}), and masks that "
+            "count all tokens do not fit its keys: an exception, or wrong numbers, once a text is longer",
+            _MADE_OF_CONFIG,
+            "pass past_key_values=DynamicCache() to generate(), or make the masks with masking_utils",
+        )
 
 
-_ASK_CACHE = (
-    "masking_utils",
-    "get_mask_sizes",
-    "create_sliding_window_causal_mask",
-    "create_causal_mask",
-)
+_OWN_MASKS = re.compile(r"causal_mask|causal_attention_mask|\btri[lu]\(")
+_ASK_CACHE = ("masking_utils", "get_mask_sizes")
 _MADE_OF_CONFIG = union(between("4.56", "4.57"), since("5.1"))
 """Releases whose generate() makes its cache of the config, with layers that keep a window."""
 
