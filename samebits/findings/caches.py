@@ -122,45 +122,41 @@ def _no_layers(case: Case) -> Iterator[Sighting]:
     yield Sighting(where, case.exception_lines())
 
 
-def _windowed(case: Case) -> Iterator[Sighting]:
-    """Find own code that counts more keys than a cache keeps, which generate() made with the window of the config."""
-    config = case.capture.signals.config or {}
-    for field in ("sliding_window", "attention_chunk_size"):
-        kept = config.get(field)
-        if isinstance(kept, int) and kept > 0:
-            yield from _refused_keys(case, field, kept)
-            yield from _other_ids_beyond(case, field, kept)
-
-
-def _refused_keys(case: Case, field: str, kept: int) -> Iterator[Sighting]:
+def refused_keys(case: Case) -> Iterator[Sighting]:
+    """Find own code that raises for more keys than a cache keeps, which generate() made with the window of the config."""
     if not case.frames or not case.frames[-1].own or case.failure is None:
         return
-    in_generate = word_and_prompt(case.failure.phase)[0] in DECODED
-    if in_generate and any(less == kept for less, _ in _sizes_apart(case.failure.message)):
-        yield Sighting(case.raised_at(), (*case.exception_lines(), f"{field}: {kept}"))
-
-
-def _other_ids_beyond(case: Case, field: str, kept: int) -> Iterator[Sighting]:
-    """Find own attention whose decoding alone moves, and for the texts alone that are longer than the window."""
-    own = next((fact for fact in case.classes if "Attention" in fact.name), None)
-    if (
-        own is None
-        or case.reference is None
-        or case.is_rounding
-        or not _only_decoding_differs(case)
+    apart = {smaller for smaller, _ in _sizes_apart(case.failure.message)}
+    for field, window in (
+        _windows(case) if word_and_prompt(case.failure.phase)[0] in DECODED else ()
     ):
-        return
+        if window in apart:
+            yield Sighting(case.raised_at(), (*case.exception_lines(), f"{field}: {window}"))
+
+
+def _windows(case: Case) -> Iterator[tuple[str, int]]:
+    """Yield the fields of the config from which a cache takes its window, and their values."""
+    config = case.capture.signals.config or {}
+    for field in ("sliding_window", "attention_chunk_size"):
+        if isinstance(window := config.get(field), int) and window > 0:
+            yield field, window
+
+
+def moved_beyond_window(case: Case) -> tuple[str, ...]:
+    """Return the evidence that generate() of own attention moves for all texts longer than the window, and for no other."""
+    if case.reference is None or case.is_rounding or not _only_decoding_differs(case):
+        return ()
     before, after = (run.signals.greedy or {} for run in (case.reference, case.capture))
     moved = {p: before[p].ids != after[p].ids for p in before.keys() & after.keys()}
     lengths = {p: _length(case.capture, p) + len(before[p].ids) for p in moved}
-    longer = {p for p, length in lengths.items() if length > kept}
-    if (
-        longer
-        and longer == {p for p, differs in moved.items() if differs}
-        and longer < moved.keys()
-    ):
-        texts = f"generate() of this release gives other ids for {some(sorted(longer))}, and for no shorter text"
-        yield Sighting(f"{own.file}:{own.line}", (f"{field}: {kept}", texts))
+    for field, window in _windows(case):
+        longer = {p for p, length in lengths.items() if length > window}
+        if longer and longer < moved.keys() and all(moved[p] is (p in longer) for p in moved):
+            return (
+                f"{field}: {window}",
+                f"other ids for {some(sorted(longer))}, and for no shorter text",
+            )
+    return ()
 
 
 def _length(capture: Capture, prompt: str) -> int:
@@ -279,5 +275,4 @@ RULES = (
     Rule("SB722", _foreign, explains=RAISED),
     Rule("SB723", _no_layers, explains=RAISED),
     Rule("SB724", _own_reordering, explains=RAISED),
-    Rule("SB725", _windowed, explains=RAISED | DECODED),
 )

@@ -1566,30 +1566,44 @@ def test_a_suspicious_line_is_named_only_where_decoding_differs(memory, name, co
     assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
 
 
+def decoded_by_hand(holds):
+    """Return the answer whether greedy decoding by hand gives what generate() gives."""
+    made = relation("greedy by hand = generate()", *((1e-6, 1e-15) if holds else (2.0, 2.0)))
+    return {"answers": {"relations": RelationsSignal(relations=(made,))}}
+
+
 @pytest.mark.parametrize(
-    ("window", "short", "own", "codes"),
+    ("window", "short", "own", "holds", "of_reference"),
     [
-        (10, (3, 1, 4), ["Attention"], ["SB725"]),
-        (10, (3, 1, 5), ["Attention"], []),  # a text that fits moves, too
-        (40, (3, 1, 4), ["Attention"], []),  # no text is longer
-        (None, (3, 1, 4), ["Attention"], []),
-        (10, (3, 1, 4), ["Embedding"], []),
+        (10, (3, 1, 4), "Attention", (True, False), False),
+        (10, (3, 1, 4), "Attention", (False, True), True),
+        (10, (3, 1, 4), "Attention", (True, True), None),
+        (10, (3, 1, 5), "Attention", (True, False), None),  # a text that fits moves, too
+        (40, (3, 1, 4), "Attention", (True, False), None),  # no text is longer
+        (None, (3, 1, 4), "Attention", (True, False), None),
+        (10, (3, 1, 4), "Embedding", (True, False), None),
     ],
 )
-def test_ids_that_move_beyond_the_window_alone_are_named(memory, window, short, own, codes):
-    def sides(short_ids, long_ids):
+def test_ids_that_move_beyond_the_window_alone_are_named(
+    memory, window, short, own, holds, of_reference
+):
+    def decoding(short_ids, long_ids):
         return {
             "forward": {"short": forward(memory), "long": forward(memory, ids=[range(20)])},
             "greedy": {"short": decoded(memory, *short_ids), "long": decoded(memory, *long_ids)},
         }
 
-    code = own_code(classes=tuple(map(cls, own)))
-    reference = sound(memory, **sides((3, 1, 4), (1, 5, 9)))
-    candidate = sound(
-        memory, "5.x", config={"sliding_window": window}, code=code, **sides(short, (1, 5, 2))
-    )
+    code = {"code": own_code(classes=(cls(own),)), "config": {"sliding_window": window}}
+    reference = sound(memory, **decoding((3, 1, 4), (1, 5, 9)))
+    candidate = sound(memory, "5.x", **code, **decoding(short, (1, 5, 2)))
     signals = compare(reference, candidate, memory)
-    assert codes_of(candidate, reference=reference, signals=signals) == codes
+    runs = [
+        with_signals(run, **decoded_by_hand(held))
+        for run, held in zip((candidate, reference), holds[::-1], strict=True)
+    ]
+    case = Case(*runs, signals)
+    named = {finding.of_reference for finding in findings(case) if finding.code == "SB725"}
+    assert named == (set() if of_reference is None else {of_reference})
 
 
 def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
@@ -1620,17 +1634,12 @@ def test_a_loop_over_the_forward_shows_the_old_name_where_the_forward_differs_to
     memory, name = Memory(), "old name of the cache"
     moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
 
-    def by_hand(own, float64):
-        made = relation("greedy by hand = generate()", own, float64)
-        return {"answers": {"relations": RelationsSignal(relations=(made,))}}
-
     reference, candidate, signals = pair(memory, forward={"short": moved})
-    before = by_hand(*((1e-6, 1e-15) if holds_before else (2.0, 2.0)))
-    reference = with_signals(reference, **before)
-    lost = with_signals(with_idiom(candidate, name), **by_hand(2.0, 2.0))
+    reference = with_signals(reference, **decoded_by_hand(holds_before))
+    lost = with_signals(with_idiom(candidate, name), **decoded_by_hand(holds=False))
     case = Case(lost, reference, signals)
     assert [code for code in codes(case) if code == "SB713"] == named
-    sound_ = with_signals(with_idiom(candidate, name), **by_hand(1e-6, 1e-15))
+    sound_ = with_signals(with_idiom(candidate, name), **decoded_by_hand(holds=True))
     assert "SB713" not in codes(Case(sound_, reference, signals))
 
 

@@ -109,8 +109,8 @@ def _led_elsewhere(case: Case) -> Iterator[Sighting]:
 
 
 def _ended_elsewhere(case: Case) -> Iterator[Sighting]:
-    others = ARGUMENTS.of_both(case.reference, case.capture, ended_elsewhere)
-    for name, before, after in others:
+    ways = ARGUMENTS.of_both(case.reference, case.capture, ended_elsewhere)
+    for name, before, after in ways:
         yield Sighting(
             call_of("generate", name),
             side_lines(case, *(in_words(side, "generate") for side in (before, after))),

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
-from samebits.findings.caches import NAMED_ERRORS, OLD_NAME, renamed_cache
+from samebits.findings.caches import (
+    NAMED_ERRORS,
+    OLD_NAME,
+    moved_beyond_window,
+    refused_keys,
+    renamed_cache,
+)
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import COMPUTED, RAISED, Check, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
@@ -236,6 +242,18 @@ def _renamed_cache(case: Case) -> Iterator[Sighting]:
     yield from renamed_cache(case, "; ".join(_seen(case, broken)))
 
 
+def _windowed_cache(case: Case) -> Iterator[Sighting]:
+    """Find own attention that counts more keys than the cache of generate() keeps, by what it raises or by its ids."""
+    yield from refused_keys(case)
+    own = next((fact for fact in case.classes if "Attention" in fact.name), None)
+    evidence = moved_beyond_window(case)
+    if own is None or not evidence:
+        return
+    for broken, of_reference in _broken_on_one_side(case, (_BY_HAND,)):
+        lines = (*evidence, *_seen(case, broken))
+        yield Sighting(f"{own.file}:{own.line}", lines, of_reference=of_reference)
+
+
 def _batch_dependent(case: Case) -> Iterator[Sighting]:
     """Find a row whose bytes depend on its batch, though a mode is on that promises otherwise."""
     signals, relations = case.capture.signals, RELATIONS.in_cell(case.capture)
@@ -292,6 +310,7 @@ RULES = (
     Rule("SB710", _formulations, explains=DECODED),
     Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB714", _other_embeddings),
+    Rule("SB725", _windowed_cache, explains=DECODED | RAISED),
     Rule(
         "SB717",
         _broken("rows of text after images = before", "rows of text after rows with images"),

@@ -144,8 +144,8 @@ def _known(*videos: Any) -> dict[str, Any]:
     if "video_metadata" not in getattr(typed, "__annotations__", {}):
         raise NotAsked("a video is taken without its metadata")
     speeds = [4.0 / place for place in range(1, len(videos) + 1)]
-    known = [samples.metadata(len(v), fps) for v, fps in zip(videos, speeds, strict=True)]
-    return {"video_metadata": known}
+    metadata = [samples.metadata(len(v), fps) for v, fps in zip(videos, speeds, strict=True)]
+    return {"video_metadata": metadata}
 
 
 def _of_videos() -> dict[str, Call]:

@@ -154,9 +154,9 @@ def _are_alike(made: torch.Tensor, expected: torch.Tensor) -> bool:
 
 def _streamed(subject: Subject) -> str:
     """Return whether a streamer gets each token in turn, and the end."""
-    kept = _Kept()
-    output = _generated(subject.model, subject.ids(), streamer=kept)
-    return f"those of the text: {kept.tokens == output[0].tolist()}, and the end: {kept.has_ended}"
+    streamer = _Kept()
+    output = _generated(subject.model, subject.ids(), streamer=streamer)
+    return f"those of the text: {streamer.tokens == output[0].tolist()}, and the end: {streamer.has_ended}"
 
 
 class _Kept:
