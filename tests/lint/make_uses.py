@@ -193,6 +193,13 @@ class Release:
         found = {method for family in families for own in family for method in own.methods}
         return {method for method in found if method[0] != "_"}
 
+    def of_generate(self):
+        """Return the arguments of generate(), and the fields of a generation config."""
+        fields = (
+            self.attributes("GenerationConfig") - self.classes["GenerationConfig"].methods.keys()
+        )
+        return self.classes["GenerationMixin"].methods["generate"][1] | fields
+
     def passes(self, name, method):
         """Return the arguments that a class of the library's own passes its own method by name; None: no such method."""
         own = self.classes.get(name)
@@ -344,6 +351,15 @@ def unnamed_methods(name, every):
     return {method: bits for method, bits in lost.items() if "1" in bits and "01" not in bits}
 
 
+def of_generate(every):
+    """Return what generate() takes by name in some release, and in another one neither it nor any model has a word of."""
+    candidates = set().union(*(release.of_generate() for release in every))
+    candidates -= set().union(*every[-1].of_module.values())
+    names = {name for name in candidates if name.isidentifier() and name[0] != "_"}
+    values = [names & (release.of_generate() | release.words) for release in every]
+    return {"GenerationMixin.generate": rows(values, names, "0")}
+
+
 def overridden(name, every):
     """Yield each method of a class with the arguments that it got since 4.48, and that the newest release passes it."""
     methods = every[-1].classes[name].methods if name in every[-1].classes else ()
@@ -394,6 +410,7 @@ def main(pairs):
         lost |= unnamed_methods(name, every)
         if lost:
             held[name] = lost
+    called |= of_generate(every)
     candidates = set().union(*(release.methods(OF_ALL) for release in every))
     methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}
     rotary = {

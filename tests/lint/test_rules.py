@@ -734,6 +734,19 @@ CASES = [
             "            kw['cache_position'] = kw['cache_position'][-1:] + 1\n"
         ),
     ),
+    (
+        "SB106",
+        "from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x')\n"
+        "model.generate(**inputs, use_model_defaults=False)\n",
+        "from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x')\n"
+        "model.generate(**inputs, max_new_tokens=3)\n",
+    ),
+    (
+        "SB106",
+        "import transformers\ndef say(model, ids):\n    return model.generate(ids, top_h=0.5)\n",
+        "import transformers\nclass M:\n    def generate(self, ids, top_h=None):\n        return ids\n"
+        "def say(model, ids):\n    return model.generate(ids, top_h=0.5)\n",
+    ),
     ("SB113", validates("is_init=False"), validates("is_init=False, **kwargs")),
     (
         "SB113",

@@ -45,9 +45,16 @@ def _called(project: Project, source: Source, node: ast.Call) -> str:
         owner = _last(name.rpartition(".")[0])
         return f"{owner}.{_last(name)}" if owner[:1].isupper() else _last(name)
     if isinstance(node.func, ast.Attribute):
+        if node.func.attr == "generate" and "transformers" in source.text:
+            has_own = any(entry.method("generate") for entry in project.classes)
+            return "" if has_own else _GENERATE
         held = instance_class(project, source, node.func.value)
         return f"{_last(held)}.{node.func.attr}" if held else ""
     return ""
+
+
+_GENERATE = "GenerationMixin.generate"
+"""It takes any keyword, and refuses those that neither it, its config nor the model knows."""
 
 
 def _arguments(project: Project) -> Iterator[Problem]:
@@ -61,7 +68,7 @@ def _arguments(project: Project) -> Iterator[Problem]:
             yield problem(
                 source,
                 argument,
-                f"{called}() takes no {argument.arg}: TypeError",
+                f"{called}() takes no {argument.arg}: {'Value' if called == _GENERATE else 'Type'}Error",
                 releases,
                 _INSTEAD.get(argument.arg or "", "pass it only to a release that has it"),
             )
