@@ -23,7 +23,7 @@ _LARGEST_WINDOW = 130
 STRATEGIES: dict[str, Facts] = {
     "penalty_alpha": {"penalty_alpha": 0.6, "top_k": 4},
     "num_beam_groups": {"num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 0.5},
-    "dola_layers": {"dola_layers": [0]},  # a word of its own needs more layers
+    "dola_layers": {"dola_layers": [0]},  # 'low' names none of two layers
     "force_words_ids": {"num_beams": 2, "force_words_ids": [[5]]},
 }
 """Contrastive search, group beam search, DoLa and constrained beams, by the argument that asks for them."""
