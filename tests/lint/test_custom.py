@@ -20,6 +20,7 @@ PLANTED = {
     "cache-output": {"SB713"},
     "cache-subscript": {"SB702", "SB708"},
     "cache-truthiness": {"SB708"},
+    "cache-window": {"SB725"},
     "config-attribute": {"SB201"},
     "create-causal-mask": {"SB102", "SB603"},
     "dtype-keyword": {"SB105"},

@@ -42,6 +42,7 @@ DEFECTS = {
     "cache-keyword": "SB709",
     "cache-name": "SB713",
     "cache-output": "SB713",
+    "cache-window": "SB725",
     "tokenizer-llama": "SB801",
     "tokenizer-backend": "SB810",
     "layer-tuple": "SB803",

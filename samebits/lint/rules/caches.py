@@ -440,7 +440,7 @@ def _windowed(project: Project) -> Iterator[Problem]:
         )
 
 
-_OWN_MASKS = re.compile(r"causal_mask|causal_attention_mask|\btri[lu]\(")
+_OWN_MASKS = re.compile(r"causal_mask|causal_attention_mask|\btri[lu]\(|\bfinfo\(")
 _ASK_CACHE = ("masking_utils", "get_mask_sizes")
 _MADE_OF_CONFIG = union(between("4.56", "4.57"), since("5.1"))
 """Releases whose generate() makes its cache of the config, with layers that keep a window."""
