@@ -126,11 +126,11 @@ def refused_keys(case: Case) -> Iterator[Sighting]:
     """Find own code that raises for more keys than a cache keeps, which generate() made with the window of the config."""
     if not case.frames or not case.frames[-1].own or case.failure is None:
         return
-    apart = {smaller for smaller, _ in _sizes_apart(case.failure.message)}
-    for field, window in (
-        _windows(case) if word_and_prompt(case.failure.phase)[0] in DECODED else ()
-    ):
-        if window in apart:
+    if word_and_prompt(case.failure.phase)[0] not in DECODED:
+        return
+    smaller = _smaller_sizes(case.failure.message)
+    for field, window in _windows(case):
+        if window in smaller:
             yield Sighting(case.raised_at(), (*case.exception_lines(), f"{field}: {window}"))
 
 
@@ -166,17 +166,12 @@ def _length(capture: Capture, prompt: str) -> int:
     return ids.shape[-1] if ids is not None else 0
 
 
-def _sizes_apart(message: str) -> Iterator[tuple[int, int]]:
-    """Yield the smaller and the larger size where two shapes in a message differ."""
+def _smaller_sizes(message: str) -> set[int]:
+    """Return the smaller size of each place in which two shapes of a message differ."""
     groups = re.findall(r"[(\[]\s*(\d+(?:\s*,\s*\d+)*)\s*[)\]]", message)
     shapes = [tuple(map(int, group.split(","))) for group in groups]
-    for first, second in combinations(shapes, 2):
-        if len(first) == len(second):
-            yield from (
-                (min(pair), max(pair))
-                for pair in zip(first, second, strict=True)
-                if len({*pair}) == 2
-            )
+    pairs = [(a, b) for a, b in combinations(shapes, 2) if len(a) == len(b)]
+    return {min(sizes) for a, b in pairs for sizes in zip(a, b, strict=True) if len({*sizes}) == 2}
 
 
 def _too_few_layers(case: Case) -> Iterator[Sighting]:
