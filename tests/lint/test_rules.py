@@ -1316,8 +1316,8 @@ def test_own_attention_beside_a_window_that_generate_keeps_is_found(
     code = code.replace(*changed) if changed else code
     (tmp_path / "modeling_x.py").write_text(code)
     (tmp_path / "config.json").write_text(config)
-    found = lint(python_files([tmp_path])).problems
-    assert [problem.code for problem in found] == codes
+    problems = lint(python_files([tmp_path])).problems
+    assert [problem.code for problem in problems] == codes
 
 
 def test_a_table_that_config_json_switches_off_is_not_lost(tmp_path):

@@ -100,11 +100,12 @@ def _transitions(subject: Subject, output: Any, **arguments: Any) -> torch.Tenso
     return made
 
 
-def _are_near(made: torch.Tensor, expected: torch.Tensor) -> bool:
+def _are_near(made: torch.Tensor, expected: torch.Tensor, share: float = _NEAR) -> bool:
+    """Return whether no number is off by more than a share of the largest one, or of 1 if that is larger."""
     if made.shape != expected.shape:
         return False
     scale = expected.abs().max().clamp(min=1.0)
-    return bool(((made - expected).abs() <= _NEAR * scale).all())
+    return bool(((made - expected).abs() <= share * scale).all())
 
 
 def _rejected(subject: Subject) -> str:
@@ -145,11 +146,11 @@ def _are_alike(made: torch.Tensor, expected: torch.Tensor) -> bool:
         NoMeaning: they are neither near nor far apart.
 
     """
-    apart = float((made - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-    if _NEAR < apart < _FAR:
+    are_near = _are_near(made, expected)
+    if not are_near and _are_near(made, expected, _FAR):
         msg = "they are neither near nor far apart"
         raise NoMeaning(msg)
-    return apart <= _NEAR
+    return are_near
 
 
 def _streamed(subject: Subject) -> str:
