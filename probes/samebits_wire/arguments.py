@@ -4,6 +4,8 @@ OF_ANOTHER_TOKENIZER = "of another tokenizer"
 """Kind of an ``assistant_model`` whose tokens are not the model's."""
 HEEDED = "what the argument does"
 """What a forward does of which the config has a setting, and heeds it."""
+FIELDS, NO_LAYERS = "fields of what generate() returns", "hidden_states 3 of none"
+"""Call whose result has :data:`NO_LAYERS` where steps came without the hidden states that were requested."""
 CHUNKED = "scores of generate(prefill_chunk_size=2) with a padded row"
 """Call whose result is :data:`WHOLE_PROMPT`, or :data:`OTHER_PROMPT`."""
 WHOLE_PROMPT, OTHER_PROMPT = (

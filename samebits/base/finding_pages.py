@@ -30,7 +30,7 @@ CODE_NAME = re.compile(
         `[^`]+`
       | [A-Za-z_][\w.]*\([^()\s]*\)(?:\.\w+(?:\([^()\s]*\))?)*  # a call
       | (?:[\w-]+/)+[\w.-]*\w                      # a path
-      | \.?\b[A-Za-z][\w.]*_[\w.]*\w(?:=\w+)?     # snake_case
+      | \.?\b[A-Za-z][\w.]*_[\w.]*\w(?:=\w+(?:\.\w+)*)?     # snake_case
       | \b_[\w.]*\w
       | \b(?:[a-z_]+\.)*[A-Za-z]+[a-z]+[A-Z]\w+\b     # CamelCase
       | \b[A-Z]+_[A-Z_]+\b

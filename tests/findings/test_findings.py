@@ -10,7 +10,13 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import explained, findings, rules, texts
-from samebits.questions.relations.records import RELATIONS, LayerDistance, Relation, RelationsSignal
+from samebits.questions.relations.records import (
+    RELATIONS,
+    Inapplicable,
+    LayerDistance,
+    Relation,
+    RelationsSignal,
+)
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import (
     ConfigField,
@@ -35,7 +41,7 @@ from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
-from samebits_wire.arguments import CHUNKED, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
+from samebits_wire.arguments import CHUNKED, FIELDS, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -2107,6 +2113,57 @@ SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6
 def test_a_method_that_does_something_else_is_named(reference, candidate, expected):
     sides = used("4.48", methods=reference), used(methods=candidate)
     assert codes(Case(sides[1], reference=sides[0])) == expected
+
+
+OF_EMBEDDINGS = "generate() from embeddings = from token ids"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        ("", "IndexError: size 0", ["5.x"]),
+        ("IndexError: size 0", "", ["4.48"]),
+        ("IndexError: size 0", "IndexError: size 0", []),
+        ("", "", []),
+    ],
+)
+def test_embeddings_that_own_code_takes_beside_no_cache_alone_are_named(
+    reference, candidate, expected
+):
+    def side(stack, raised):
+        tried = Inapplicable(relation=OF_EMBEDDINGS, reason=raised, raised=True)
+        holds = Relation(relation=OF_EMBEDDINGS, case="short: generate()", holds=True)
+        relations = RelationsSignal(
+            relations=() if raised else (holds,), inapplicable=(tried,) if raised else ()
+        )
+        return sound(Memory(), stack, relations=relations)
+
+    sides = side("4.48", reference), side("5.x", candidate)
+    case = Case(with_idiom(sides[1], "embeddings beside no cache"), reference=sides[0])
+    assert [f.raises for f in findings(case) if f.code == "SB729"] == expected
+    assert "SB729" not in codes(Case(sides[1], reference=sides[0]))
+
+
+LAYERS, NONE = (
+    {FIELDS: {"gave": f"hidden_states 3 of {n}, sequences [1, 12]"}} for n in ("4", "none")
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (LAYERS, NONE, ["SB890"]),
+        (NONE, LAYERS, ["SB890"]),
+        (NONE, NONE, []),
+        (LAYERS, {FIELDS: {"gave": "sequences [1, 12]"}}, ["SB946"]),
+        (LAYERS, {FIELDS: {"refused": "TypeError: no such"}}, ["SB931"]),
+    ],
+)
+def test_hidden_states_that_own_code_drops_are_named(reference, candidate, expected):
+    sides = used("4.48", methods=reference), used(methods=candidate)
+    case = Case(with_idiom(sides[1], "keywords of generate() dropped"), reference=sides[0])
+    assert codes(case) == expected
+    assert "SB890" not in codes(Case(sides[1], reference=sides[0]))
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,24 @@ def body(text):
     return HEAD + MODEL + "".join(f"    {line}\n" for line in text.splitlines())
 
 
+ASSERTED = (
+    f"{HEAD}from masks import _prepare_4d_causal_attention_mask\n"
+    "class A(nn.Module):\n    def forward(self, x, attention_mask=None):\n"
+    "        assert attention_mask is not None\n        return x + attention_mask\n"
+    f"{MODEL}    def forward(self, x, attention_mask=None):\n"
+)
+PREPARED = (
+    "def prepare_inputs_for_generation(self, input_ids, past_key_values=None, inputs_embeds=None, **kwargs):\n"
+    "    cache_position = kwargs.get('cache_position')\n"
+    "{}"
+    "    if inputs_embeds is not None and {}:\n"
+    "        inputs = {{'inputs_embeds': inputs_embeds}}\n"
+    "    else:\n"
+    "        inputs = {{'input_ids': input_ids}}\n"
+    "    inputs['use_cache'] = kwargs.get('use_cache')\n"
+    "    return inputs"
+)
+HIDDEN = "def forward(self, input_ids, output_hidden_states=None):\n    return input_ids\n"
 NEVER_WRITTEN = body(
     "def __init__(self, config):\n    super().__init__(config)\n"
     "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
@@ -262,6 +280,52 @@ CASES = [
             "    ones = input_ids.new_ones(1, 1)\n"
             "    mask = kwargs['attention_mask'] if kwargs.get('attention_mask') is not None else ones\n"
             "    return {'input_ids': input_ids, 'attention_mask': mask.bool()}"
+        ),
+    ),
+    (
+        "SB718",  # as DeepSeek
+        f"{ASSERTED}        attention_mask = _prepare_4d_causal_attention_mask(attention_mask, x.shape, x, 0)\n"
+        "        return self.a(x, attention_mask)\n",
+        f"{ASSERTED}        if attention_mask is None:\n"
+        "            attention_mask = torch.ones(x.shape)\n"
+        "        attention_mask = _prepare_4d_causal_attention_mask(attention_mask, x.shape, x, 0)\n"
+        "        return self.a(x, attention_mask)\n",
+    ),
+    (
+        "SB729",
+        body(PREPARED.format("", "past_key_values is None")),
+        body(
+            PREPARED.format(
+                "", "(past_key_values is None or past_key_values.get_seq_length() == 0)"
+            )
+        ),
+    ),
+    (
+        "SB729",
+        body(PREPARED.format("", "past_key_values is None")),
+        body(
+            PREPARED.format(
+                "    if past_key_values.get_seq_length() == 0:\n        past_key_values = None\n",
+                "past_key_values is None",
+            )
+        ),
+    ),
+    (
+        "SB890",
+        body(f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}"),
+        body(
+            f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}".replace(
+                "return inputs",
+                "return inputs | {k: v for k, v in kwargs.items() if 'output' in k}",
+            )
+        ),
+    ),
+    (
+        "SB890",
+        body(f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}"),
+        body(  # the forward has no hidden states to give
+            "def forward(self, input_ids):\n    return input_ids\n"
+            + PREPARED.format("", "cache_position[0] == 0")
         ),
     ),
     (
@@ -570,6 +634,17 @@ CASES = [
         scaled(
             "super().__init__(**kw)\nself.rope_scaling = rope_scaling",
             "self.config.rope_scaling['factor'] if self.config.rope_scaling else 1.0",
+        ),
+    ),
+    (
+        "SB507",
+        scaled(
+            reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
+            "kind = self.config.rope_scaling['type']"
+        ),
+        scaled(
+            reads="0\nif self.config.rope_scaling is None or 'factor' not in self.config.rope_scaling:\n"
+            "    return 1.0\nkind = self.config.rope_scaling['type']"
         ),
     ),
     (

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 
-from samebits_probe.cell.idioms import idioms, renamed_caches
+from samebits_probe.cell.idioms import idioms, of_preparation, renamed_caches
 
 LLAMA = "from transformers.models.llama.modeling_llama import LlamaAttention"
 GUILTY = [
@@ -74,3 +74,31 @@ def test_a_forward_that_takes_the_cache_by_an_old_name_alone_is_found():
 )
 def test_a_forward_that_takes_the_new_name_or_never_generates_is_left_alone(source):
     assert list(renamed_caches(ast.parse(source))) == []
+
+
+PREPARED = """class M(GenerationMixin):
+    def prepare_inputs_for_generation(self, ids, past_key_values=None, inputs_embeds=None, **kwargs):
+        if inputs_embeds is not None and {}:
+            inputs = {{"inputs_embeds": inputs_embeds}}
+        {}
+        return inputs
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "line", "names"),
+    [
+        ("past_key_values is None", "inputs.update(kwargs)", ["embeddings beside no cache"]),
+        ("kwargs['first']", "pass", ["keywords of generate() dropped"]),
+        ("'first' in kwargs", "pass", ["keywords of generate() dropped"]),
+        ("kwargs.get('first')", "inputs |= {'output_hidden_states': None}", []),
+        ("past_key_values.get_seq_length() == 0", "inputs.update(**kwargs)", []),
+    ],
+)
+def test_what_an_own_preparation_passes_over_is_found(test, line, names):
+    assert [i.name for i in of_preparation(ast.parse(PREPARED.format(test, line)))] == names
+
+
+def test_a_preparation_without_further_keywords_drops_none():
+    text = PREPARED.format("True", "pass").replace(", **kwargs", "")
+    assert not list(of_preparation(ast.parse(text)))

@@ -17,7 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits_probe.cell.idioms import OLD_CACHES, TRUTH_OF_CACHE, idioms, renamed_caches
+from samebits_probe.cell.idioms import (
+    OLD_CACHES,
+    TRUTH_OF_CACHE,
+    idioms,
+    of_preparation,
+    renamed_caches,
+)
 from samebits_probe.model import forks
 from samebits_probe.model import source as source_digest
 from samebits_probe.model.load import Source
@@ -79,7 +85,8 @@ def of_source(source: Source) -> dict[str, Any]:
             continue  # the load reports the error
         facts["imports"] += [_import_facts(name, imported) for imported in imports(tree)]
         facts["classes"] += [_class_facts(name, node) for node in _classes_in(tree)]
-        lines = [*idioms(tree), *(renamed_caches(tree) if is_renamed else ())]
+        renamed = renamed_caches(tree) if is_renamed else ()
+        lines = [*idioms(tree), *of_preparation(tree), *renamed]
         shown = [idiom for idiom in lines if idiom.name not in harmless]
         facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in shown]
         facts["reads_version"] |= reads_version(tree)

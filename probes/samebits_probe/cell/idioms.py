@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 OLD_CACHES = frozenset({"past_key_values", "cache_params"})
 """What generate() called the cache through 5.23; from 5.24 on it is ``cache``."""
 TRUTH_OF_CACHE = "truth of a cache"
+_BESIDE_NO_CACHE = "embeddings beside no cache"
+_DROPPED = "keywords of generate() dropped"
 _PREPARE = "prepare_inputs_for_generation"
 _CACHES = frozenset({"past_key_values", "past_key_value", "cache", "past"})
 _LAYERS = frozenset({"layer", "decoder_layer", "block", "layer_module", "encoder_layer"})
@@ -63,6 +65,52 @@ def renamed_caches(tree: ast.AST) -> Iterator[Idiom]:
             if named & OLD_CACHES and "cache" not in named | texts:
                 code = f"def {method.name}({ast.unparse(method.args)})"[:200]
                 yield Idiom("old name of the cache", method.lineno, code)
+
+
+def of_preparation(tree: ast.AST) -> Iterator[Idiom]:
+    """Yield what the model's own preparation of inputs for generate() passes over.
+
+    Embeddings are passed over beside an empty cache, and keywords where no line passes them on.
+    """
+    for node in ast.walk(tree):
+        method = _methods(node).get(_PREPARE) if isinstance(node, ast.ClassDef) else None
+        if method is None:
+            continue
+        for test in filter(_needs_no_cache, ast.walk(method)):
+            yield Idiom(_BESIDE_NO_CACHE, test.lineno, ast.unparse(test)[:200])
+        if _drops_keywords(method):
+            code = f"def {method.name}({ast.unparse(method.args)})"[:200]
+            yield Idiom(_DROPPED, method.lineno, code)
+
+
+def _needs_no_cache(node: ast.AST) -> TypeGuard[ast.BoolOp]:
+    """Return True for ``inputs_embeds is not None and past_key_values is None``."""
+    if not isinstance(node, ast.BoolOp) or not isinstance(node.op, ast.And):
+        return False
+    parts = {ast.unparse(value) for value in node.values}
+    return "inputs_embeds is not None" in parts and any(f"{c} is None" in parts for c in _CACHES)
+
+
+def _drops_keywords(method: ast.FunctionDef) -> bool:
+    """Return True if a method takes any keyword, and only looks some of them up by their names."""
+    if method.args.kwarg is None:
+        return False
+    name = method.args.kwarg.arg
+    looked_up = 0
+    for node in ast.walk(method):
+        if isinstance(node, ast.Subscript) or (
+            isinstance(node, ast.Attribute) and node.attr in {"get", "pop"}
+        ):
+            looked_up += _is_name(node.value, name)
+        elif isinstance(node, ast.Compare):
+            looked_up += sum(_is_name(other, name) for other in node.comparators)
+        elif isinstance(node, ast.Constant) and node.value == "output_hidden_states":
+            return False
+    return looked_up == sum(_is_name(node, name) for node in ast.walk(method))
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:

@@ -280,6 +280,45 @@ def _truth(project: Project) -> Iterator[Problem]:
                 )
 
 
+def _embeddings(project: Project) -> Iterator[Problem]:
+    """Find embeddings that an own preparation of inputs takes beside no cache alone, where generate() makes an empty one."""
+    for entry in project.models:
+        method = entry.method(_PREPARE)
+        if method is None or guarded(entry.source, method):
+            continue
+        for test in inside(method, ast.BoolOp):
+            asked = {
+                (ast.unparse(value.left), type(value.ops[0]))
+                for value in test.values
+                if isinstance(value, ast.Compare) and _asks_for_none(value)
+            }
+            cache = next((name for name in sorted(_NAMES) if (name, ast.Is) in asked), None)
+            if cache is None or ("inputs_embeds", ast.IsNot) not in asked:
+                continue
+            if not isinstance(test.op, ast.And) or any(map(_may_be_none, assigned(method, cache))):
+                continue
+            yield problem(
+                entry.source,
+                test,
+                "generate() passes an empty cache with the first step, so inputs_embeds is passed over: "
+                "an exception, as there are no token ids",
+                _NEVER_NONE,
+                f"ask for its tokens: {cache} is None or {cache}.get_seq_length() == 0",
+            )
+
+
+def _may_be_none(value: ast.expr) -> bool:
+    """Return True for ``None``, and for a choice that has it."""
+    parts = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+    return any(is_constant(part, None) for part in parts)
+
+
+_NEVER_NONE = union(
+    between("4.54", "4.57"), since("5.1"), note="to 4.53, too, with _supports_cache_class = True"
+)
+"""Releases whose generate() passes a cache with the first step, too."""
+
+
 def _tested(test: ast.expr) -> Iterator[ast.expr]:
     """Yield the parts of a test that decide it for an empty cache.
 
@@ -608,4 +647,5 @@ RULES = (
     LintRule("SB723", "error", _uncounted),
     LintRule("SB724", "error", _reorderings),
     LintRule("SB725", "error", _windowed),
+    LintRule("SB729", "error", _embeddings),
 )

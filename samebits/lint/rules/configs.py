@@ -329,7 +329,7 @@ def _rope_scaling(project: Project) -> Iterator[Problem]:
             config = _scaling_of(source, function, owner)
             if config is None or guarded(source, node, _NO_KEY) or asks(source, node, *_PLAIN):
                 continue
-            if not _asks_whether(source, function, owner) or _tells_apart(function, key):
+            if not _asks_whether(source, function, owner) or _tells_apart(function):
                 continue
             if not _fills_scaling(project, source, config, node, key):
                 continue
@@ -393,12 +393,18 @@ def _asks_whether(source: Source, function: ast.AST, owner: ast.expr) -> bool:
     return False
 
 
-def _tells_apart(function: ast.AST, key: str) -> bool:
+def _tells_apart(function: ast.AST) -> bool:
     """Return True for ``"key" in rope_scaling``, and for a comparison with the type of plain rope."""
     return any(
-        is_constant(n.left, key) or any(is_constant(m, "default") for m in ast.walk(n))
+        _asks_for_key(n) or any(is_constant(m, "default") for m in ast.walk(n))
         for n in inside(function, ast.Compare)
     )
+
+
+def _asks_for_key(node: ast.Compare) -> bool:
+    """Return True for a test of a key that the dict of plain rope does not have."""
+    is_test = isinstance(node.ops[0], (ast.In, ast.NotIn))
+    return is_test and isinstance(node.left, ast.Constant) and node.left.value not in _FILLED
 
 
 def _fills_scaling(

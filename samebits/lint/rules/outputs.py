@@ -172,6 +172,43 @@ _BETWEEN_STEPS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_gen
 _MASK = "attention_mask"
 
 
+_HIDDEN = "output_hidden_states"
+
+
+def _dropped(project: Project) -> Iterator[Problem]:
+    """Find an own preparation of inputs that takes any keyword, and passes on those alone that it looks up."""
+    for entry in project.models:
+        method = entry.method("prepare_inputs_for_generation")
+        taken = method.args.kwarg if method is not None else None
+        if method is None or taken is None or guarded(entry.source, method):
+            continue
+        forwards = (c.method("forward") for c in project.family(entry)[0])
+        forward = next((each for each in forwards if each is not None), None)
+        if forward is not None and not ({_HIDDEN} & argument_names(forward) or forward.args.kwarg):
+            continue
+        if any(is_constant(n, _HIDDEN) for n in ast.walk(method)):
+            continue
+        uses = [n for n in inside(method, ast.Name) if n.id == taken.arg]
+        if all(_is_looked_up(entry.source, use) for use in uses):
+            yield problem(
+                entry.source,
+                method,
+                "generate() passes output_hidden_states and output_attentions to this method, which drops "
+                "them: the output has None for each step",
+                since("4.57"),
+                "pass them on: model_inputs.update({k: v for k, v in "
+                f'{taken.arg}.items() if k in ("output_attentions", "output_hidden_states")}})',
+            )
+
+
+def _is_looked_up(source: Source, node: ast.AST) -> bool:
+    """Return True for ``kwargs`` of ``kwargs["x"]``, ``kwargs.get("x")`` and ``"x" in kwargs``."""
+    outer = source.parents.get(node)
+    if isinstance(outer, ast.Attribute):
+        return outer.attr in {"get", "pop"}
+    return isinstance(outer, (ast.Subscript, ast.Compare))
+
+
 def _no_mask(project: Project) -> Iterator[Problem]:
     """Find methods that use the attention mask of generate() as if there was always one."""
     for entry in project.models:
@@ -194,6 +231,38 @@ def _no_mask(project: Project) -> Iterator[Problem]:
                 since("5.18"),
                 "ask whether the value is None: kwargs.get('attention_mask') is not None",
             )
+
+
+def _asserted_mask(project: Project) -> Iterator[Problem]:
+    """Find attention that asserts the mask of a helper which makes none for one token without a mask, as DeepSeek's does."""
+    for source in {entry.source for entry in project.models}:
+        makers = [source.function(n) for n in inside(source.tree, ast.Call) if _makes_4d(n)]
+        if not makers or any(_fills_mask(maker) for maker in makers if maker is not None):
+            continue
+        for node in inside(source.tree, ast.Assert):
+            function = source.function(node)
+            if ast.unparse(node.test) != f"{_MASK} is not None" or function is None:
+                continue
+            if function not in makers and _MASK in argument_names(function):
+                yield problem(
+                    source,
+                    node,
+                    "generate() passes None for an attention mask of ones, of which no mask is made for a "
+                    "single token: AssertionError",
+                    since("5.18"),
+                    "drop the assertion: without a mask, a single token sees all keys",
+                )
+
+
+def _makes_4d(node: ast.Call) -> bool:
+    name = receiver(node.func) or ""
+    return name.startswith("_prepare_4d_causal_attention_mask")
+
+
+def _fills_mask(maker: Function) -> bool:
+    """Return True if a function makes a mask itself where it is given none."""
+    values = assigned(maker, _MASK)
+    return any(isinstance(v, ast.Call) and not _makes_4d(v) for v in values)
 
 
 def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
@@ -377,6 +446,8 @@ RULES = (
     LintRule("SB804", "warning", _logits_to_keep),
     LintRule("SB805", "error", _positions),
     LintRule("SB718", "error", _no_mask),
+    LintRule("SB718", "error", _asserted_mask),
+    LintRule("SB890", "warning", _dropped),
     LintRule("SB808", "warning", _chat_template),
     LintRule("SB809", "error", _methods),
 )

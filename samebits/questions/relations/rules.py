@@ -277,6 +277,25 @@ def _other_embeddings(case: Case) -> Iterator[Sighting]:
         yield Sighting("inputs_embeds", _seen(case, broken))
 
 
+def _unused_embeddings(case: Case) -> Iterator[Sighting]:
+    """Find embeddings that own code passes over beside an empty cache, where generate() from them raises on one side."""
+    sides = [side for side in (case.reference, case.capture) if side is not None]
+    raised = [_raised(side, "generate() from embeddings = from token ids") for side in sides]
+    if len(sides) < 2 or bool(raised[0]) == bool(raised[1]):
+        return
+    for idiom in case.idioms("embeddings beside no cache"):
+        evidence = (f"tested: {idiom.code}", *raised[0], *raised[1])
+        raises = sides[0 if raised[0] else 1].cell.stack
+        yield Sighting(f"{idiom.file}:{idiom.line}", evidence, raises=raises)
+
+
+def _raised(capture: Capture, name: RelationName) -> tuple[str, ...]:
+    """Return the exceptions of a relation in a cell."""
+    relations = RELATIONS.in_cell(capture)
+    tried = relations.inapplicable if relations is not None else ()
+    return tuple(each.reason for each in tried if each.raised and each.relation == name)
+
+
 def _other_generation(case: Case) -> Iterator[Sighting]:
     """Find a generate() with an image or a sound that its own forward contradicts, but not in the reference.
 
@@ -310,6 +329,7 @@ RULES = (
     Rule("SB710", _formulations, explains=DECODED),
     Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB714", _other_embeddings),
+    Rule("SB729", _unused_embeddings),
     Rule("SB725", _windowed_cache, explains=DECODED | RAISED),
     Rule(
         "SB717",

@@ -10,7 +10,14 @@ from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import Called, Features, Names, UsageSignal, signal_of
 from samebits.text.numbers import first_of, number
-from samebits_wire.arguments import CHUNKED, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
+from samebits_wire.arguments import (
+    CHUNKED,
+    FIELDS,
+    HEEDED,
+    NO_LAYERS,
+    OTHER_PROMPT,
+    WHOLE_PROMPT,
+)
 
 T = TypeVar("T")
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
@@ -319,7 +326,20 @@ def _other_method(case: Case) -> Iterator[Sighting]:
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
         if all(gave) and gave[0] != gave[1]:
-            yield Sighting(call, side_lines(case, *gave))
+            follows = frozenset({"SB890"} if call == FIELDS else ())
+            yield Sighting(call, side_lines(case, *gave), follows=follows)
+
+
+def _dropped_keywords(case: Case) -> Iterator[Sighting]:
+    """Find steps of generate() without the hidden states that were requested, where own code drops the request."""
+    for call, before, after in _of_both(case, lambda usage: usage.methods):
+        gave = (before.gave, after.gave)
+        empty = [NO_LAYERS in side for side in gave]
+        if call != FIELDS or not all(gave) or empty[0] == empty[1]:
+            continue
+        for idiom in case.idioms("keywords of generate() dropped"):
+            where = f"{idiom.file}:{idiom.line}"
+            yield Sighting(where, side_lines(case, *gave), of_reference=empty[0])
 
 
 def _other_chunks(case: Case) -> Iterator[Sighting]:
@@ -392,6 +412,7 @@ _RULES = (
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
     Rule("SB946", _other_method),
+    Rule("SB890", _dropped_keywords),
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
     Rule("SB963", _other_chunks),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),

@@ -10,6 +10,7 @@ import torch
 
 from samebits_probe.model.outputs import CACHES
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+from samebits_wire.arguments import FIELDS
 
 Facts = dict[str, Any]
 _STEPS: Facts = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
@@ -26,7 +27,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     if subject.model.can_generate():
         yield "len(past_key_values) of generate()", partial(_returned, subject)
         yield "get_seq_length() of the cache of generate()", partial(_length, subject)
-        yield "fields of what generate() returns", partial(_fields, subject)
+        yield FIELDS, partial(_fields, subject)
 
 
 def _returned(subject: Subject) -> str:
@@ -67,7 +68,9 @@ def _fields(subject: Subject) -> str:
 def _shown(name: str, value: Any) -> str:
     if torch.is_tensor(value):
         return f"{name} {[*value.shape]}"
-    layers = f" of {len(value[0])}" if value and isinstance(value[0], tuple) else ""
+    layers = ""
+    if value and (value[0] is None or isinstance(value[0], tuple)):
+        layers = f" of {'none' if value[0] is None else len(value[0])}"
     return f"{name} {len(value)}{layers}"
 
 
