@@ -83,9 +83,21 @@ def _overwritten_tensors(case: Case) -> Iterator[Sighting]:
 
 def _replaced_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that are lost, and that a load without _init_weights does not keep."""
+    missing = _missing(case)
     for name, tensor in _lost_tensors(case):
-        if tensor.restored_without != _INIT:
+        if tensor.restored_without != _INIT and name not in missing:
             yield Sighting(name, (_different_bytes(name, tensor), _RANDOM, _tried(tensor)))
+
+
+def _converted_tensors(case: Case) -> Iterator[Sighting]:
+    """Find tensors of the checkpoint that loading gives other names, so that the model's own class does not get them."""
+    missing, load = _missing(case), case.capture.signals.load
+    unexpected = load.unexpected_keys if load is not None else ()
+    for name, tensor in _lost_tensors(case):
+        if name in missing:
+            has = f"the checkpoint has {tensor.stored_as or name}, and loading reported {name} as missing"
+            left = (f"unexpected names: {some(unexpected, _MAX_SHOWN)}",) if unexpected else ()
+            yield Sighting(name, (has, *left, _RANDOM))
 
 
 _INIT = ("_init_weights",)
@@ -192,16 +204,21 @@ def _missing_parameters(case: Case) -> Iterator[Sighting]:
 
     Without a second load, as under ``--quick``, those that hold other values than a new model.
     """
-    load = case.capture.signals.load
-    missing = set(load.missing_keys) if load is not None else set()
+    missing = _missing(case)
     for name, tensor in case.tensors():
-        if name not in missing:
+        if name not in missing or tensor.ignored:
             continue
         lacks = f"the checkpoint does not contain {name}, and loading reported it as missing"
         if tensor.source == "reinitialised":
             yield Sighting(name, (lacks, _RANDOM))
         elif _is_unlike_a_new_model(tensor):
             yield Sighting(name, (lacks, _NOT_LOADED_AGAIN))
+
+
+def _missing(case: Case) -> set[str]:
+    """Return the names that loading reported as missing from the checkpoint."""
+    load = case.capture.signals.load
+    return set(load.missing_keys) if load is not None else set()
 
 
 def _is_unlike_a_new_model(tensor: Provenance) -> bool:
@@ -376,5 +393,6 @@ RULES = (
     Rule("SB310", _in_index(_replaced_tensors), explains=UNSTABLE | STORED),
     Rule("SB317", _failed_copy),
     Rule("SB319", _lost_adapter, explains=STORED),
+    Rule("SB323", _in_index(_converted_tensors), explains=UNSTABLE | STORED),
     Rule("SB322", _unlisted_tensors, explains=UNSTABLE | STORED),
 )

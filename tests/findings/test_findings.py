@@ -562,6 +562,8 @@ def drawn(*, in_checkpoint, missing_keys=(), classes=(), source="reinitialised",
 def test_a_loaded_tensor_that_is_drawn_anew_is_told_from_one_that_is_missing():
     assert codes_of(drawn(in_checkpoint=True, without=("_init_weights",))) == ["SB303"]
     assert codes_of(drawn(in_checkpoint=False, missing_keys=("q",))) == ["SB304"]
+    assert codes_of(drawn(in_checkpoint=True, missing_keys=("q",))) == ["SB323"]
+    assert codes_of(drawn(in_checkpoint=True, missing_keys=("other",))) == ["SB310"]
     assert codes_of(drawn(in_checkpoint=False)) == []
 
 
