@@ -92,12 +92,15 @@ def _replaced_tensors(case: Case) -> Iterator[Sighting]:
 def _converted_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors of the checkpoint that loading gives other names, so that the model's own class does not get them."""
     missing, load = _missing(case), case.capture.signals.load
-    unexpected = load.unexpected_keys if load is not None else ()
-    for name, tensor in _lost_tensors(case):
-        if name in missing:
-            has = f"the checkpoint has {tensor.stored_as or name}, and loading reported {name} as missing"
-            left = (f"unexpected names: {some(unexpected, _MAX_SHOWN)}",) if unexpected else ()
-            yield Sighting(name, (has, *left, _RANDOM))
+    names = [name for name, _ in _lost_tensors(case) if name in missing]
+    if not names or load is None:
+        return
+    n, them = plural(len(names), "tensor"), "them" if names[1:] else "it"
+    lost = (
+        f"loading reported {n} as missing, and the checkpoint has {them}: {some(names, _MAX_SHOWN)}"
+    )
+    left = f"unexpected names: {some(load.unexpected_keys, _MAX_SHOWN)}"
+    yield Sighting(names[0], (lost, *([left] if load.unexpected_keys else ()), _RANDOM))
 
 
 _INIT = ("_init_weights",)
