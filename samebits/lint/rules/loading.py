@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, is_library_model, problem
-from samebits.lint.releases import between, since, union
+from samebits.lint.releases import Releases, between, since, union
 from samebits.lint.syntax import (
     Function,
     assigned,
@@ -364,22 +364,33 @@ def _overwrites(project: Project) -> Iterator[Problem]:
                 continue
             if any(mentions(target, name) for name in buffers):
                 continue
-            last, remote = (
-                ("5.1", "5.0 and 5.1") if _is_own_weight(target) else ("5.2", "5.0 to 5.2")
-            )
             way = "through .data" if _overwritten(node) is not None else "in place"
             yield problem(
                 entry.source,
                 node,
                 f"this writes {way}, so it replaces loaded weights by initial ones",
-                union(
-                    between("5.0", last),
-                    between("5.3", "5.12"),  # 5.13 spares all custom code as remote code
-                    note=f"remote code: only {remote}",
-                ),
+                _overwriting(target, method),
                 _init_remedy(node),
                 _init_edits(entry.source, node, target),
             )
+
+
+def _overwriting(target: ast.expr, method: Function) -> Releases:
+    """Return the releases that call ``_init_weights`` where the target is loaded."""
+    if isinstance(target, ast.Name) and _is_inner(target.id, method):
+        return since("5.0", note="from 5.3 on in modules with a buffer that no load fills")
+    last, remote = ("5.1", "5.0 and 5.1") if _is_own_weight(target) else ("5.2", "5.0 to 5.2")
+    # 5.13 spares all custom code as remote code
+    return union(between("5.0", last), between("5.3", "5.12"), note=f"remote code: only {remote}")
+
+
+def _is_inner(name: str, method: Function) -> bool:
+    """Return True for ``p`` of ``for name, p in module.named_parameters()``, which has those of inner modules."""
+    return any(
+        method_call(loop.iter)[1] in {"named_parameters", "parameters"}
+        and any(is_name(node, name) for node in ast.walk(loop.target))
+        for loop in inside(method, ast.For)
+    )
 
 
 _USUAL = frozenset({"weight", "bias"})
