@@ -129,6 +129,17 @@ PREPARED = (
     "    return inputs"
 )
 HIDDEN = "def forward(self, input_ids, output_hidden_states=None):\n    return input_ids\n"
+BIASED = (
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.register_buffer('bias', torch.ones(4), persistent=False)\n    self.post_init()\n"
+    "def _init_weights(self, module):\n    if isinstance(module, {}):\n"
+    "        module.bias.data.zero_()"
+)
+ON_ITS_DEVICE = body(
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.t = 1.0 / (config.base ** (torch.arange(0, 4).float() / 4))\n    self.post_init()\n"
+    "def forward(self, x):\n    self.t = torch.arange(x.shape[0], device=self.t.device)\n    return x * self.t"
+)
 NEVER_WRITTEN = body(
     "def __init__(self, config):\n    super().__init__(config)\n"
     "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
@@ -462,6 +473,11 @@ CASES = [
         body("def _init_weights(self, module):\n    nn.init.normal_(module.weight, std=0.02)"),
     ),
     (
+        "SB303",  # as GPT-2: a buffer of the attention has the name of a parameter
+        body(BIASED.format("nn.Linear")),
+        body(BIASED.format("M")),
+    ),
+    (
         "SB303",
         body(
             "def __init__(self, config):\n    super().__init__(config)\n"
@@ -488,6 +504,11 @@ CASES = [
             "    if module.p is not None and not getattr(module.weight, '_is_hf_initialized', False):\n"
             "        module.weight.data[module.p].zero_()"
         ),
+    ),
+    (
+        "SB305",  # as Qwen-7B
+        ON_ITS_DEVICE,
+        ON_ITS_DEVICE.replace("self.t.device", "x.device"),
     ),
     (
         "SB305",

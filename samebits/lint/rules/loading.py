@@ -362,7 +362,8 @@ def _overwrites(project: Project) -> Iterator[Problem]:
             target = _overwritten(node) or _written(node, method, parameters)
             if target is None or guarded(entry.source, node):
                 continue
-            if any(mentions(target, name) for name in buffers):
+            is_buffer = any(mentions(target, name) for name in buffers)
+            if is_buffer and not _is_of_torch(entry.source, node):
                 continue
             way = "through .data" if _overwritten(node) is not None else "in place"
             yield problem(
@@ -391,6 +392,13 @@ def _is_inner(name: str, method: Function) -> bool:
         and any(is_name(node, name) for node in ast.walk(loop.target))
         for loop in inside(method, ast.For)
     )
+
+
+def _is_of_torch(source: Source, node: ast.AST) -> bool:
+    """Return True below a test for a class of torch.nn, whose ``bias`` is a parameter whatever own buffers are called."""
+    tests = (outer.test for outer in source.ancestors(node) if isinstance(outer, ast.If))
+    classes = (name for test in tests for name in inside(test, ast.Attribute))
+    return any(source.dotted(name).startswith("torch.nn.") for name in classes)
 
 
 _USUAL = frozenset({"weight", "bias"})
@@ -561,7 +569,10 @@ def _kept_problem(entry: Class, method: Function, node: ast.AST) -> Iterator[Pro
 
 
 def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
-    """Return the attributes that are buffers or parameters, or that another statement writes."""
+    """Return the attributes that are buffers or parameters, or that another statement writes.
+
+    A value that is made on the device of the one before it does not count: it stays on the meta device, too.
+    """
     names = set()
     for node in ast.walk(entry.node):
         if isinstance(node, ast.Call) and own_attribute(node.func) and node.args:
@@ -569,8 +580,20 @@ def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 names.add(first.value)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            names |= {own_attribute(node)} if node is not once.targets[0] else set()
+            if node is not once.targets[0] and not _is_on_its_device(entry.source, node):
+                names.add(own_attribute(node))
     return names
+
+
+def _is_on_its_device(source: Source, target: ast.Attribute) -> bool:
+    """Return True for ``self.t = torch.arange(4, device=self.t.device)``."""
+    statement = source.parents.get(target)
+    if not isinstance(statement, ast.Assign):
+        return False
+    return any(
+        node.attr == "device" and own_attribute(node.value) == target.attr
+        for node in inside(statement.value, ast.Attribute)
+    )
 
 
 def _reads_values(entry: Class, made_in: Function, name: str) -> bool:
@@ -614,8 +637,7 @@ def _factory(source: Source, method: Function, node: ast.expr) -> ast.Call | Non
             node = owner
             continue
         if isinstance(node, ast.BinOp):
-            node = node.left if not isinstance(node.left, ast.Constant) else node.right
-            continue
+            return _factory(source, method, node.left) or _factory(source, method, node.right)
         if not isinstance(node, ast.Name):
             return None
         made = _bound_to(method, node.id)
