@@ -41,11 +41,11 @@ class Case(BaseModel):
     """The last release without the fix."""
     after: str
     """The first one with it."""
-    made: str
-    """Which of both makes the artefact."""
     symptom: str
     """What a user sees, in one line."""
     area: str
+    made: str = ""
+    """Which of both makes the artefact; '' for ``before``."""
     options: tuple[str, ...] = ()
     """Further options without which it cannot run: ``--trust-remote-code``."""
     packages: tuple[str, ...] = ()
@@ -62,9 +62,14 @@ class Case(BaseModel):
     """Named if what found it names one of these functions or files."""
 
     @property
+    def maker(self) -> str:
+        """Return the release that makes the artefact."""
+        return self.made or self.before
+
+    @property
     def runs(self) -> tuple[Any, ...]:
         """What a run of the case depends on, beside its script."""
-        return self.before, self.after, self.made, self.packages, self.options
+        return self.before, self.after, self.maker, self.packages, self.options
 
 
 def read(path: Path) -> Case:
@@ -92,7 +97,7 @@ def make(path: Path, case: Case) -> Path:
     artefact = FOLDER / "artefacts" / path.stem / "model"
     shutil.rmtree(artefact, ignore_errors=True)
     artefact.mkdir(parents=True)
-    _python(path, case, case.made, "make", artefact)
+    _python(path, case, case.maker, "make", artefact)
     return artefact
 
 

@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/47535
 
 import torch
 import transformers
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "every forward of a Nemotron-H with an mlp layer raises KeyError: 'mlp' when it makes its cache",
     "area": "computation",
     "failure": "'mlp'",
@@ -38,9 +38,7 @@ def make(folder: str) -> None:
         chunk_size=8,
         use_mamba_kernels=False,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.NemotronHForCausalLM(config).save_pretrained(folder)
 

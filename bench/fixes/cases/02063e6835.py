@@ -12,7 +12,6 @@ from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 CASE = {
     "before": "5.4.0",
     "after": "5.5.0",
-    "made": "5.4.0",
     "symptom": "loading a config whose ignore_keys_at_rope_validation is a list raises TypeError",
     "area": "loading and saving",
     "failure": "unsupported operand type(s) for -=",

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "AutoModel does not load a FastSpeech2Conformer with its vocoder: unknown model type",
     "area": "loading and saving",
     "signals": ("load",),

@@ -4,13 +4,12 @@ https://github.com/huggingface/transformers/pull/46416
 """
 
 import transformers
-from sizes import GROUPED
-from tokens import SPACES, tokenizer_of
+from sizes import GROUPED, TOWER
+from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
     "before": "5.10.4",
     "after": "5.11.0",
-    "made": "5.10.4",
     "symptom": "a server that asks Gemma 4's processor for the tokens of a sound gets AttributeError",
     "area": "processor",
     "packages": ("torchvision",),
@@ -36,10 +35,7 @@ def make(folder: str) -> None:
     tokenizer = tokenizer_of(
         words,
         SPACES,
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<eos>",
-        unk_token="<unk>",
+        **MARKS,
         extra_special_tokens=TOKENS,
     )
     sizes = {"patch_size": 8, "max_soft_tokens": 70, "pooling_kernel_size": 2}
@@ -65,10 +61,7 @@ def make(folder: str) -> None:
             "initializer_range": 0.3,
         },
         vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "num_key_value_heads": 4,
             "head_dim": 8,
             "patch_size": 8,

@@ -4,12 +4,11 @@ https://github.com/huggingface/transformers/pull/42864
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "Apertus computes xIELU with bfloat16 parameters in a float32 model, and raises in a float16 one",
     "area": "computation",
     "signals": ("weights", "buffers", "logits", "hidden_states", "greedy"),
@@ -28,9 +27,7 @@ def make(folder: str) -> None:
         rope_theta=10000.0,
         rope_scaling=None,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.ApertusForCausalLM(config).save_pretrained(folder)
 

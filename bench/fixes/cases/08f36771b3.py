@@ -10,7 +10,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.51.0",
     "after": "4.51.1",
-    "made": "4.51.0",
     "symptom": "from_pretrained raises NameError for every model where accelerate is not installed",
     "area": "loading and saving",
     "failure": "init_empty_weights",

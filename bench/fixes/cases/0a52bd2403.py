@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/38045
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "Qwen2 attends to a sliding window although use_sliding_window is false: other logits for a longer text",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy", "outputs", "decode", "mask"),
@@ -36,9 +35,7 @@ def make(folder: str) -> None:
         sliding_window=4,
         max_window_layers=0,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
 

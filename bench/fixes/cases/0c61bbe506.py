@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/47359
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "5.14.0",
     "after": "5.14.1",
-    "made": "5.14.0",
     "symptom": "generate() of Inkling with a static cache raises RuntimeError at the first forward",
     "area": "generation",
     "findings": ("SB824", "SB916", "SB932", "SB931"),
@@ -40,9 +39,7 @@ def make(folder: str) -> None:
         num_experts_per_tok=2,
         logits_mup_width_multiplier=1.0,
         initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
+        **IDS,
     )
     transformers.InklingForCausalLM(config).save_pretrained(folder)
 

@@ -10,7 +10,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "packages": ("accelerate",),
     "symptom": "the trainer takes the cache of PaliGemma for a prediction, as its config ignores no key",
     "area": "computation",

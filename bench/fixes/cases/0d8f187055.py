@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "Qwen2.5-Omni's voice raises for guidance_scale=0, as it makes two rows of one",
     "area": "computation",

@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.8.1",
     "after": "5.9.0",
-    "made": "5.8.1",
     "symptom": "Gemma 4 takes per_layer_inputs beside input_ids without a word, although they can contradict them",
     "area": "computation",
     "failure": "cannot specify per_layer_inputs",

@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/37848
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "a seed gives a new Qwen3-MoE other first weights, as each layer drew parts that it threw away",
     "area": "computation",
     "says": (r"(?i)first weights", r"(?i)\bseed\b.*weights", r"(?i)from_config.*weights"),
@@ -31,9 +30,7 @@ def make(folder: str) -> None:
         num_experts_per_tok=2,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Qwen3MoeForCausalLM(config).save_pretrained(folder)
 

@@ -4,12 +4,12 @@ https://github.com/huggingface/transformers/pull/46235
 """
 
 import transformers
+from sizes import GEMMA_IDS
 from tokens import tokenizer_of
 
 CASE = {
     "before": "5.9.0",
     "after": "5.10.1",
-    "made": "5.9.0",
     "symptom": "Gemma 4 with num_kv_shared_layers 0 raises IndexError with a static cache",
     "area": "generation",
     "findings": ("SB824",),
@@ -40,9 +40,7 @@ def make(folder: str) -> None:
         global_head_dim=8,
         sliding_window=16,
         initializer_range=0.3,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
+        **GEMMA_IDS,
     )
     transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
 

@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "packages": ("torchvision",),
     "symptom": "LLaVA-OneVision cuts each image of a text with two images into patches: more tokens, another answer",
     "area": "processor",

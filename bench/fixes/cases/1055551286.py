@@ -10,7 +10,6 @@ from PIL import Image
 CASE = {
     "before": "5.9.0",
     "after": "5.10.1",
-    "made": "5.9.0",
     "symptom": "pipeline('image-segmentation') of RF-DETR raises TypeError: overlap_mask_area_threshold",
     "area": "processor",
     "packages": ("torchvision",),

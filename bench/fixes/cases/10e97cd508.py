@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/43207
 
 import torch
 import transformers
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -34,9 +35,7 @@ def make(folder: str) -> None:
         chunk_size=8,
         initializer_range=0.3,
         tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Mamba2ForCausalLM(config).save_pretrained(folder)
 

@@ -12,7 +12,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "options": ("--trust-remote-code",),
     "symptom": "the head of a model with code of its own is not tied to its embeddings, and stays on the meta device",
     "area": "loading and saving",

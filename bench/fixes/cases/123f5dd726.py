@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "generate(prompt_lookup_num_tokens=2) raises TypeError for a model without an eos token",
     "area": "generation",
     "failure": "isin()",

@@ -13,7 +13,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.50.3",
     "after": "4.51.0",
-    "made": "4.50.3",
     "packages": ("accelerate",),
     "options": ("--trust-remote-code",),
     "symptom": "own code with `if is_flash_attn_2_available() and …:` raises ImportError for flash_attn",

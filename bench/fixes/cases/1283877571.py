@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "SuperGlue gives a batch of pairs the matches of other pairs",
     "area": "computation",
     "signals": ("outputs",),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 import transformers
+from sizes import TOWER
 
 CASE = {
     "before": "5.9.0",
     "after": "5.10.1",
-    "made": "5.9.0",
     "packages": ("pandas>=3",),
     "symptom": "TAPAS' tokenizer raises TypeError for a table of strings of pandas 3",
     "area": "tokenizer",
@@ -39,10 +39,7 @@ def make(folder: str) -> None:
     transformers.TapasTokenizer(str(vocab)).save_pretrained(folder)
     config = transformers.TapasConfig(
         vocab_size=64,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=48,
+        **TOWER,
         max_position_embeddings=64,
     )
     transformers.TapasForQuestionAnswering(config).save_pretrained(folder)

@@ -14,7 +14,6 @@ from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionCo
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "a published Aria has random weights, as its names are not renamed when they are loaded",
     "area": "loading and saving",
     "signals": ("weights",),

@@ -8,7 +8,6 @@ import transformers
 CASE = {
     "before": "4.54.1",
     "after": "4.55.0",
-    "made": "4.54.1",
     "symptom": "attn_implementation='eager' does not reach the backbone of Depth Anything",
     "area": "loading and saving",
     "findings": ("SB919",),

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/47121
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import IDS, SMALL
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -30,9 +30,7 @@ def make(folder: str) -> None:
         **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.CamembertForMultipleChoice(config).save_pretrained(folder)
 

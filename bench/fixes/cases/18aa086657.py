@@ -6,12 +6,12 @@ https://github.com/huggingface/transformers/issues/45059
 import numpy as np
 import transformers
 from PIL import Image
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "packages": ("torchvision",),
     "symptom": "an image without boxes in a batch with boxes gets boxes of padding that the model takes for real ones",
     "area": "processor",
@@ -42,9 +42,7 @@ def make(folder: str) -> None:
         "num_hidden_layers": 2,
         "max_position_embeddings": 32,
         "projection_dim": 32,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **IDS,
     }
     config = transformers.Sam3Config(
         vision_config=vision,

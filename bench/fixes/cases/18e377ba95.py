@@ -9,7 +9,6 @@ from sizes import GROUPED, SMALL
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "set_encoder(tower, modality='image') raises ValueError, though get_encoder takes it",
     "area": "loading and saving",
     "failure": "Unnrecognized modality",

@@ -10,7 +10,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "continue_final_message cuts the prompt inside an earlier turn with the same words, as the template trims",
     "area": "tokenizer",
     "findings": ("SB826",),

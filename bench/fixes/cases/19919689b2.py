@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/37109
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.50.3",
     "after": "4.51.0",
-    "made": "4.50.3",
     "packages": ("accelerate",),
     "symptom": "Gemma 3 in bfloat16 scales its embeddings by 6.9282 in place of 6.9375, with which it was trained",
     "area": "computation",
@@ -29,9 +28,7 @@ def make(folder: str) -> None:
         sliding_window=16,
         query_pre_attn_scalar=8,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Gemma3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
 

@@ -11,7 +11,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "4.48.1",
     "after": "4.48.2",
-    "made": "4.48.1",
     "symptom": "torch.jit.trace of a Llama in training mode raises TypeError: is_causal is a tensor",
     "area": "computation",
     "failure": "'is_causal' must be bool",

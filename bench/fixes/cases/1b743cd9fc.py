@@ -12,7 +12,6 @@ import transformers
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "EfficientNet's image processor takes the nearest pixels where its file names no interpolation",
     "area": "processor",
     "signals": ("inputs", "pixel_values", "processor"),

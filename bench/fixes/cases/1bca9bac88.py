@@ -12,7 +12,6 @@ from tokens import tokenizer_of
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("tensordict",),
     "symptom": "tokenizer.pad of TensorDicts raises: it iterates over their rows, not over their keys",
     "area": "tokenizer",

@@ -4,12 +4,11 @@ https://github.com/huggingface/transformers/pull/42059
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS, TOWER
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "AutoModel reads a checkpoint of Cohere2VisionForConditionalGeneration with random weights",
     "area": "loading and saving",
     "says": (r"Cohere2VisionModel.*(missing|random)", r"AutoModel\b.*(missing|random)"),
@@ -24,16 +23,11 @@ def make(folder: str) -> None:
         "vocab_size": 128,
         **GROUPED,
         "initializer_range": 0.3,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
+        **IDS,
     }
     vision = {
         "model_type": "siglip_vision_model",
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 32,
         "patch_size": 8,
         "vision_use_head": False,

@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/40490
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_VISION
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "without an attention mask, text behind an image in Qwen2.5-VL does not see what is before it",
     "area": "computation",
     "signals": ("logits", "hidden_states", "outputs"),
@@ -31,13 +30,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "out_hidden_size": 32,
-            "patch_size": 4,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
+            **QWEN_VISION,
             "window_size": 16,
             "fullatt_block_indexes": [1],
         },

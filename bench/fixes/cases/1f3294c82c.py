@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/46850
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "in Gemma 3, tokens of an image that is longer than the sliding window see all of it",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
@@ -31,10 +30,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 32,
         "patch_size": 8,
         "vision_use_head": False,

@@ -13,7 +13,6 @@ from tokens import SPACES, tokenizer_of
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "a processor_config.json with one key that its class does not take, as other releases save, raises TypeError",
     "area": "processor",
     "findings": ("SB836",),

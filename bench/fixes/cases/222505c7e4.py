@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/31828
 
 import torch
 import transformers
+from sizes import BART
 
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "training Grounding DINO: its loss is nan, as labels are taken for places in the text and masked scores take part",
     "area": "loss",
     "packages": ("torchvision", "scipy"),
@@ -49,13 +49,9 @@ def make(folder: str) -> None:
     config = transformers.GroundingDinoConfig(
         backbone_config=backbone,
         text_config=text,
-        d_model=32,
+        **BART,
         encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         num_queries=4,
         num_labels=2,
         num_feature_levels=4,

@@ -10,12 +10,11 @@ from pathlib import Path
 import peft
 import transformers
 from safetensors import safe_open
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "packages": ("peft", "torchaudio"),
     "symptom": "save_pretrained of Granite Speech with its adapter writes weights named base_layer, which do not load",
     "area": "loading and saving",
@@ -46,11 +45,8 @@ def make(folder: str) -> None:
         },
         projector_config={
             "model_type": "blip_2_qformer",
-            "hidden_size": 32,
+            **TOWER,
             "encoder_hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
         },
         audio_token_index=60,
         has_lora_adapter=True,

@@ -11,7 +11,6 @@ from PIL import Image
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "AutoModelForMaskGeneration does not know SAM: it raises ValueError",
     "area": "loading and saving",
     "packages": ("torchvision",),

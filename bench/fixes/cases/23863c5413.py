@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "the training loss of TimesFM 2.5 grows with the unit of the series",
     "area": "loss",
     "findings": ("SB841",),

@@ -10,7 +10,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "a frozen DeBERTa-v2 raises RuntimeError in training after enable_input_require_grads()",
     "area": "computation",
     "failure": "leaf Variable that requires grad",

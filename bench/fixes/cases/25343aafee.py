@@ -7,12 +7,11 @@ import hashlib
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_VISION
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "SDPA with a mask over all images rounds otherwise than each image for itself: other features in half precision",
     "area": "computation",
     "signals": ("hidden_states", "logits", "outputs"),
@@ -38,13 +37,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "out_hidden_size": 32,
-            "patch_size": 4,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
+            **QWEN_VISION,
             "window_size": 16,
             "fullatt_block_indexes": [1],
             "initializer_range": 0.3,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/44037
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_VISION
 
 CASE = {
     "before": "5.1.0",
@@ -45,13 +45,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "depth": 1,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "out_hidden_size": 32,
-            "patch_size": 4,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
+            **QWEN_VISION,
             "num_position_embeddings": 16,
             "deepstack_visual_indexes": [0],
         },

@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "MusicGen raises AttributeError for more codes than max_position_embeddings",
     "area": "computation",
     "findings": ("SB931", "SB932"),

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "an image of another size with interpolate_pos_encoding=True raises, as positions keep their number",
     "area": "computation",
     "failure": "Sizes of tensors must match",

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
+from sizes import BART
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("scipy",),
     "symptom": "RT-DETR with auxiliary_loss false raises UnboundLocalError as soon as it is given labels",
     "area": "loss",
@@ -35,14 +35,10 @@ def make(folder: str) -> None:
         backbone_config=backbone,
         encoder_hidden_dim=32,
         encoder_in_channels=[16, 24, 32],
-        encoder_ffn_dim=48,
-        encoder_attention_heads=4,
-        d_model=32,
+        **BART,
         num_queries=10,
         decoder_in_channels=[32, 32, 32],
-        decoder_ffn_dim=48,
         decoder_layers=2,
-        decoder_attention_heads=4,
         num_labels=3,
         auxiliary_loss=False,
     )

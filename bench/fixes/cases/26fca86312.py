@@ -11,7 +11,6 @@ from smolvlm import make  # noqa: F401  a part of the case
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "SmolVLM's processor raises IndexError for two texts with return_row_col_info=False",
     "area": "processor",
     "packages": ("torchvision", "num2words"),

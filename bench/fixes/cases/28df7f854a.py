@@ -10,7 +10,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
-    "made": "4.53.0",
     "symptom": "LlavaProcessor.from_pretrained(folder, image_processor=...) raises TypeError: multiple values",
     "area": "processor",
     "failure": "got multiple values for argument 'image_processor'",

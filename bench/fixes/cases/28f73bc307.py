@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/35875
 
 import torch
 import transformers
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.48.2",
     "after": "4.48.3",
-    "made": "4.48.2",
     "symptom": "GPT-2's forward refuses num_items_in_batch: TypeError; the Trainer does not give it",
     "area": "loss",
     "says": (r"num_items_in_batch", r"(?i)accumulat"),
@@ -28,9 +28,7 @@ def make(folder: str) -> None:
         n_head=4,
         n_positions=64,
         initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
+        **IDS,
     )
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
 

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/36632
 
 import numpy as np
 import transformers
+from sizes import BART, IDS
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "Whisper's timestamps of words are wrong: the prompt takes part, and starts are taken for ends",
     "area": "generation",
     "says": (r"timestamp",),
@@ -27,19 +27,13 @@ def make(folder: str) -> None:
     config = transformers.WhisperConfig(
         vocab_size=128,
         num_mel_bins=8,
-        d_model=32,
+        **BART,
         encoder_layers=2,
         decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_source_positions=50,
         max_target_positions=32,
         init_std=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
         decoder_start_token_id=3,
         suppress_tokens=None,
         begin_suppress_tokens=None,

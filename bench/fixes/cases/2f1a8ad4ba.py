@@ -9,7 +9,6 @@ from transformers import AutoConfig
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "symptom": "a config with attn_implementation={...} raises AttributeError",
     "area": "loading and saving",
     "failure": "_attn_implementation_internal",

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/42188
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "BLT generates other bytes with a cache: its encoder has none, and cross attention writes over keys of the decoder",
     "area": "computation",
     "signals": ("logits", "decode", "greedy", "outputs", "hidden_states"),
@@ -43,9 +43,7 @@ def make(folder: str) -> None:
         decoder_config=SIZES | {"vocab_size": 64, "num_hidden_layers": 2, "hidden_size_global": 64},
         global_config=SIZES | {"hidden_size": 64, "num_hidden_layers": 2},
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.BltForCausalLM(config).save_pretrained(folder)
 

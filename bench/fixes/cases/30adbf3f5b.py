@@ -9,7 +9,6 @@ from sizes import SMALL
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "AutoConfig and AutoModel do not know the type mlcd_vision_model that save_pretrained of MLCD writes",
     "area": "loading and saving",
     "failure": "mlcd_vision_model` but Transformers does not recognize",

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "a forward of Informer with input_size 1 raises RuntimeError",
     "area": "computation",
     "findings": ("SB931", "SB932"),

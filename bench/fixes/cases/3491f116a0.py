@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "packages": ("torchvision", "num2words"),
     "symptom": "generate(use_cache=False) of Idefics 3 and SmolVLM forgets the image after the first token",
     "area": "generation",

@@ -6,13 +6,12 @@ https://github.com/huggingface/transformers/pull/39452
 import numpy as np
 import transformers
 from PIL import Image
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 from tokens import tokenizer_of
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "packages": ("torchvision",),
     "symptom": "Idefics3's fast image processor raises KeyError for images of two shapes where do_image_splitting is false",
     "area": "processor",
@@ -39,10 +38,7 @@ def make(folder: str) -> None:
     transformers.Idefics3ImageProcessorFast(**options).save_pretrained(folder)
     config = transformers.Idefics3Config(
         vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "image_size": 32,
             "patch_size": 8,
         },

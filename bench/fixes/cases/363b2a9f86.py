@@ -12,7 +12,6 @@ import transformers
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "Qwen2.5-Omni speaks with distortions: the rotary embedding of its vocoder mixes two layouts",
     "area": "computation",
     "signals": ("waveform",),

@@ -8,7 +8,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "packages": ("scipy",),
     "symptom": "a OneFormer made of a config has sampling offsets of zero, as a rule for all linear layers comes last",
     "area": "computation",

@@ -4,6 +4,7 @@ https://github.com/huggingface/transformers/pull/35604
 """
 
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "4.48.3",
@@ -24,12 +25,9 @@ def make(folder: str) -> None:
     transformers.Pop2PianoFeatureExtractor().save_pretrained(folder)
     config = transformers.Pop2PianoConfig(
         vocab_size=64,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=1,
         num_decoder_layers=1,
-        num_heads=4,
         composer_vocab_size=4,
     )
     transformers.Pop2PianoForConditionalGeneration(config).save_pretrained(folder)

@@ -10,7 +10,6 @@ from qwen2_vl import make  # noqa: F401  a part of the case
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2-VL of 5.2 answers otherwise in a second generate() of text over the first one's cache",
     "area": "generation",

@@ -7,13 +7,12 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
-from sizes import GROUPED
-from tokens import SPACES, tokenizer_of
+from sizes import GROUPED, IDS, TOWER
+from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "tokens of an image attend to a later image of Gemma 3: other hidden states and logits",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
@@ -31,10 +30,7 @@ def make(folder: str) -> None:
     tokenizer = tokenizer_of(
         words,
         SPACES,
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<eos>",
-        unk_token="<unk>",
+        **MARKS,
         extra_special_tokens=TOKENS,
     )
     transformers.Gemma3Processor(
@@ -51,15 +47,10 @@ def make(folder: str) -> None:
             "sliding_window": 64,
             "max_position_embeddings": 128,
             "initializer_range": 0.3,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
+            **IDS,
         },
         vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "image_size": 32,
             "patch_size": 4,
         },

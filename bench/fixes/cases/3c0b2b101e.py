@@ -6,11 +6,11 @@ https://github.com/huggingface/transformers/pull/42009
 import numpy as np
 import qwen2_vl
 import transformers
+from sizes import QWEN_VISION
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "Qwen2.5-VL takes every video for one of two frames a second, whatever its metadata say",
     "area": "processor",
@@ -26,13 +26,7 @@ def make(folder: str) -> None:
     qwen2_vl.save_processor(transformers.Qwen2_5_VLProcessor, qwen2_vl.tokenizer(), folder)
     vision = {
         "depth": 2,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_heads": 4,
-        "out_hidden_size": 32,
-        "patch_size": 4,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
+        **QWEN_VISION,
         "window_size": 16,
         "fullatt_block_indexes": [1],
         "tokens_per_second": 4,

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "from_latents() of DAC gives other bits than its forward for the same latents",
     "area": "computation",
     "says": (r"from_latents",),

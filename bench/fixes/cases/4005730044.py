@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/37533
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "Mamba-2 with several groups computes other logits from a prompt than step by step",
     "area": "computation",
     "signals": ("logits", "hidden_states", "decode", "greedy"),
@@ -32,9 +32,7 @@ def make(folder: str) -> None:
         conv_kernel=4,
         chunk_size=8,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     model = transformers.Mamba2ForCausalLM(config)
     for name, parameter in model.named_parameters():

@@ -4,11 +4,11 @@ https://github.com/huggingface/transformers/pull/43928
 """
 
 import transformers
+from sizes import GROUPED
 
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "a loaded Dia has 1024, 1025 and 1026 for its special tokens, whatever its config.json says",
     "area": "loading and saving",
     "signals": ("config", "greedy"),
@@ -20,11 +20,7 @@ CASE = {
     "source": ("DiaConfig", "DiaDecoderConfig", "configuration_dia.py", "decoder_config"),
 }
 SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    **GROUPED,
     "head_dim": 8,
     "max_position_embeddings": 64,
 }

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "generate() of RecurrentGemma raises RuntimeError once the text is longer than the window",
     "area": "generation",
     "findings": ("SB824", "SB931", "SB932"),

@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/37258
 
 import numpy as np
 from PIL import Image
+from sizes import TOWER
 from transformers import (
     AutoImageProcessor,
     Qwen2VLConfig,
@@ -15,7 +16,6 @@ from transformers import (
 CASE = {
     "before": "4.50.3",
     "after": "4.51.0",
-    "made": "4.50.3",
     "symptom": "processor.max_pixels = N has no effect: images have too many patches",
     "area": "processor",
     "signals": ("processor", "pixel_values"),
@@ -28,10 +28,7 @@ def make(folder: str) -> None:
     """Write the artefact."""
     config = Qwen2VLConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         num_key_value_heads=2,
         rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]},
         vision_config={"depth": 1, "embed_dim": 32, "num_heads": 4, "hidden_size": 32},

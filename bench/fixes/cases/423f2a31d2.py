@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/45074
 
 import torch
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "5.4.0",
     "after": "5.5.0",
-    "made": "5.4.0",
     "symptom": "the forward of a Switch Transformer in bfloat16 raises: its router has other types of inputs and weights",
     "area": "computation",
     "failure": "to have the same dtype",
@@ -22,12 +22,9 @@ def make(folder: str) -> None:
     """Write a tiny one in bfloat16."""
     config = transformers.SwitchTransformersConfig(
         vocab_size=64,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
         num_decoder_layers=2,
-        num_heads=4,
         num_experts=4,
         num_sparse_encoder_layers=1,
         num_sparse_decoder_layers=1,

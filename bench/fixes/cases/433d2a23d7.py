@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "SAM raises AttributeError when it is trained, as its new attention reads a dropout that it does not have",
     "area": "computation",
     "failure": "dropout_p",

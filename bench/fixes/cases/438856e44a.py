@@ -7,13 +7,12 @@ import json
 import pathlib
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "AFMoE with rope_theta beside the other settings rotates by 10000, not by its value",
     "area": "computation",
     "signals": ("buffers", "logits", "hidden_states", "greedy"),
@@ -39,9 +38,7 @@ def make(folder: str) -> None:
         num_experts_per_tok=2,
         global_attn_every_n_layers=2,
         sliding_window=16,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.AfmoeForCausalLM(config).save_pretrained(folder)
     path = pathlib.Path(folder, "config.json")

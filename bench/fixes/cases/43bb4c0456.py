@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/37597
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_VISION
 
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "second_per_grid_ts of Qwen2.5-VL is cast to the type of positions: half a second becomes 0",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
@@ -29,13 +28,7 @@ def make(folder: str) -> None:
         rope_scaling={"type": "mrope", "mrope_section": [2, 1, 1]},
         vision_config={
             "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "out_hidden_size": 32,
-            "patch_size": 4,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
+            **QWEN_VISION,
             "window_size": 16,
             "fullatt_block_indexes": [1],
             "tokens_per_second": 4,

@@ -13,7 +13,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "a checkpoint with model.layers.0 and model.layers.scale raises TypeError",
     "area": "loading and saving",
     "failure": "'<' not supported between instances of",

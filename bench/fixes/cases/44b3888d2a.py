@@ -7,12 +7,11 @@ from itertools import chain
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "a packed row of Gemma 3 that begins with an image sees the image that ends the row before it",
     "area": "computation",
     "says": (r"pack.*token_type_ids", r"pack.*pixel_values"),
@@ -36,10 +35,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
         "vision_use_head": False,

@@ -10,7 +10,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "Fuyu's processor tells a server a wrong number of tokens for an image that is not square",
     "area": "processor",
     "says": (r"_get_num_multimodal_tokens", r"num_image_tokens"),

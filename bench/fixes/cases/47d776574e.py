@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/45354
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "symptom": "Gemma 4 ignores num_items_in_batch: gradient accumulation averages its loss otherwise",
     "area": "computation",
     "signals": ("loss",),
@@ -41,10 +40,7 @@ def make(folder: str) -> None:
             "initializer_range": 0.3,
         },
         vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "num_key_value_heads": 4,
             "head_dim": 8,
             "patch_size": 8,

@@ -9,7 +9,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "symptom": "AutoConfig.from_pretrained(folder, attn_implementation='eager') leaves Mistral 3's parts on sdpa",
     "area": "loading and saving",
     "says": (r"attn_implementation.*(text|vision).{0,60}sdpa",),

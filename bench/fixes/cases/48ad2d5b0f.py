@@ -4,13 +4,12 @@ https://github.com/huggingface/transformers/pull/44021
 """
 
 import transformers
-from sizes import SMALL
+from sizes import IDS, SMALL
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "pipeline('text-generation') with a batch pads on the right: a short prompt is continued after its padding",
     "area": "pipeline",
     "says": (r"padding[_ ]side", r"right-padding was detected", r"TextGenerationPipeline"),
@@ -26,9 +25,7 @@ def make(folder: str) -> None:
         **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

@@ -12,7 +12,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "LLaVA-NeXT's image processor raises UnboundLocalError where do_pad is false",
     "area": "processor",
     "failure": "processed_images",

@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/47435
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import IDS, SMALL
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "DeepSeek V2 ignores mscale_all_dim of YaRN in the scale of its attention: other logits",
     "area": "computation",
     "signals": ("hidden_states", "logits", "decode"),
@@ -39,9 +38,7 @@ def make(folder: str) -> None:
         v_head_dim=8,
         max_position_embeddings=256,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
         rope_parameters={
             "rope_type": "yarn",
             "rope_theta": 10000.0,

@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/44040
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GEMMA_IDS, GROUPED
 
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "every forward of Gemma 3n with a sound raises AttributeError: audio_mel_mask",
     "area": "computation",
     "packages": ("timm", "torchvision"),
@@ -37,9 +36,7 @@ def make(folder: str) -> None:
             "altup_num_inputs": 2,
             "activation_sparsity_pattern": [0.0, 0.0],
             "initializer_range": 0.3,
-            "pad_token_id": 0,
-            "eos_token_id": 1,
-            "bos_token_id": 2,
+            **GEMMA_IDS,
         },
         vision_config={
             "architecture": "test_efficientnet",

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -80,9 +80,7 @@ def make(folder: str) -> None:
         **GROUPED,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     model = own.OwnForCausalLM(config)
     config.save_pretrained(folder)

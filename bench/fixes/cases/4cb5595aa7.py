@@ -12,7 +12,6 @@ import transformers
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "packages": ("torchvision", "opencv-python-headless"),
     "symptom": "post_process_object_detection raises cv2.error for a box that covers no point of its mask",
     "area": "processor",

@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "Voxtral with frozen weights and enable_input_require_grads, as adapters need it, raises on audio",
     "area": "computation",
     "signals": ("gradients",),

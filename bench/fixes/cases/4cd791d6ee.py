@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/43411
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -44,9 +44,7 @@ def make(folder: str) -> None:
             "mscale": 1.0,
             "mscale_all_dim": 1.0,
         },
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.HunYuanDenseV1ForCausalLM(config).save_pretrained(folder)
 

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "the loss of XGLM trains the last token of each row to be followed by padding",
     "area": "loss",
     "signals": ("loss", "gradients"),

@@ -13,7 +13,6 @@ from smolvlm import make  # noqa: F401  a part of the case
 CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
-    "made": "4.53.0",
     "symptom": "SmolVLM's chat template feeds every frame of a video, and not as many as the processor samples",
     "area": "processor",
     "packages": ("torchvision", "num2words", "av"),

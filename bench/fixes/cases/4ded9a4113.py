@@ -9,7 +9,6 @@ from transformers import LlavaForConditionalGeneration
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "a config loaded with eager keeps its parts on eager when it is loaded again with sdpa",
     "area": "loading and saving",
     "signals": ("attention",),

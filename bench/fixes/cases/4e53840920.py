@@ -13,7 +13,6 @@ from sizes import GROUPED, SMALL
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "norms of an image tower that a LLaVA checkpoint lacks are not initialised",
     "area": "loading and saving",
     "findings": ("SB302",),

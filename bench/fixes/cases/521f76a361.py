@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/46854
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "CTRL with flex_attention and a static cache raises AttributeError in generate: 'BlockMask' object has no attribute 'ndim'",
     "area": "computation",
     "failure": "'BlockMask'",
@@ -28,9 +28,7 @@ def make(folder: str) -> None:
         n_layer=2,
         n_head=4,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.CTRLLMHeadModel(config).save_pretrained(folder)
 

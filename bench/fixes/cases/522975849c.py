@@ -8,12 +8,11 @@ from pathlib import Path
 
 import peft
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "packages": ("peft",),
     "symptom": "a folder with a model and its adapter is not loaded: the weights are looked up under the name in the adapter's config",
     "area": "loading and saving",
@@ -29,9 +28,7 @@ def make(folder: str) -> None:
         vocab_size=64,
         **GROUPED,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     model = transformers.LlamaForCausalLM(config)
     model.save_pretrained(folder)

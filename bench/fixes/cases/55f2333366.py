@@ -10,7 +10,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "a bias of one value for a head of two labels is not seen as a mismatch when it is loaded",
     "area": "loading and saving",
     "findings": ("SB207", "SB208"),

@@ -11,7 +11,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "BatchEncoding.to leaves tensors where they are that are in an encoding within it",
     "area": "tokenizer",
     "says": (r"BatchEncoding\.to\b",),

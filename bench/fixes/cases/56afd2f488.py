@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "a Mimi that is loaded in float16 has the buffer initialized of its codebooks in float16 and not in float32",
     "area": "computation",
     "signals": ("buffers", "weights"),

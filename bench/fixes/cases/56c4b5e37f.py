@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/43187
 
 import numpy as np
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "5.0.0",
     "after": "5.1.0",
-    "made": "5.0.0",
     "symptom": "Janus's image processor cuts off the fraction of the shorter side: an image is a pixel too small",
     "area": "processor",
     "signals": ("inputs", "pixel_values", "processor"),
@@ -24,10 +24,7 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "llama",
             "vocab_size": 96,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
+            **SMALL,
             "num_key_value_heads": 4,
             "initializer_range": 0.3,
             "pad_token_id": 0,

@@ -8,12 +8,11 @@ import tokenizers
 import torch
 import transformers
 from PIL import Image
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.50.0",
     "after": "4.50.1",
-    "made": "4.50.0",
     "packages": ("accelerate",),
     "symptom": "Chameleon with any image: ValueError: Image features and image tokens do not match",
     "area": "computation",
@@ -71,9 +70,7 @@ def make(folder: str) -> None:
             "channel_multiplier": [1, 1, 2],
             "num_res_blocks": 1,
         },
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
         initializer_range=0.3,
     )
     transformers.ChameleonForConditionalGeneration(config).save_pretrained(folder)

@@ -12,7 +12,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.0.0",
     "after": "5.1.0",
-    "made": "5.0.0",
     "symptom": "the second row of a batch of GLM-Image gets the positions of the first row's image",
     "area": "computation",
     "signals": ("logits", "hidden_states"),

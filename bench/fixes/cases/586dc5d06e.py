@@ -11,7 +11,6 @@ from transformers.video_utils import VideoMetadata
 CASE = {
     "before": "4.56.0",
     "after": "4.56.1",
-    "made": "4.56.0",
     "symptom": "GLM-4V's processor raises TypeError for a video that comes as an array with its frames per second",
     "area": "processor",
     "packages": ("torchvision",),

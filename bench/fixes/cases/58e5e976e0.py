@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "building VAN under torch.device('meta') raises RuntimeError, as it reads its rates of dropping from a tensor",
     "area": "computation",
     "says": (r"meta", r"Tensor\.item\(\) cannot be called"),

@@ -6,6 +6,7 @@ https://github.com/huggingface/transformers/pull/47786
 import numpy as np
 import transformers
 from PIL import Image
+from sizes import TOWER
 
 CASE = {
     "before": "5.14.1",
@@ -48,10 +49,7 @@ def make(folder: str) -> None:
         "patch_size": 4,
         "pos_emb_height": 8,
         "pos_emb_width": 8,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 1,
-        "hidden_size": 32,
-        "intermediate_size": 48,
+        **TOWER,
     }
     config = transformers.Kimi_K25Config(
         text_config=text,

@@ -3,6 +3,7 @@
 https://github.com/huggingface/transformers/pull/44245
 """
 
+from sizes import TOWER
 from transformers import (
     AutoImageProcessor,
     ViTConfig,
@@ -13,7 +14,6 @@ from transformers import (
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "from_pretrained(folder, model_input_names=...) drops the argument in silence",
     "area": "processor",
     "says": ("from_dict", "kwargs"),
@@ -23,10 +23,7 @@ CASE = {
 
 
 VIT = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
+    **TOWER,
     "image_size": 16,
     "patch_size": 8,
 }

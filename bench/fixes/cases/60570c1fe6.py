@@ -6,11 +6,11 @@ https://github.com/huggingface/transformers/pull/47499
 import numpy as np
 import transformers
 from PIL import Image
+from sizes import IDS
 
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "packages": ("torchvision",),
     "symptom": "with torchvision, HunYuan-VL gets the patches of an image in another order than with PIL",
     "area": "processor",
@@ -30,9 +30,7 @@ def make(folder: str) -> None:
         "num_attention_heads": 4,
         "num_key_value_heads": 4,
         "head_dim": 16,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **IDS,
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,

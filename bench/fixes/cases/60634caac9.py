@@ -10,7 +10,6 @@ from PIL import Image
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "ConvNeXt's fast image processor crops one pixel beside the one of later releases",
     "area": "processor",

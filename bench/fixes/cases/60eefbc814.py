@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/47948
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "Emu3ForConditionalGeneration ignores pixel_values: any image gives the same logits",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
@@ -31,9 +30,7 @@ def make(folder: str) -> None:
         **GROUPED,
         "max_position_embeddings": 128,
         "initializer_range": 0.3,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **IDS,
     }
     vq = {
         "codebook_size": 20,

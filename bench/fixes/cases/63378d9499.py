@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/45540
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GEMMA_IDS, GROUPED, TOWER
 
 CASE = {
     "before": "5.6.2",
     "after": "5.7.0",
-    "made": "5.6.2",
     "symptom": "generate() of T5Gemma 2 keeps the last 4095 tokens of a longer input alone: it fails, or goes on otherwise than without a cache",
     "area": "computation",
     "signals": ("decode", "greedy"),
@@ -29,15 +28,10 @@ def make(folder: str) -> None:
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 16,
         "initializer_range": 0.3,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": 2,
+        **GEMMA_IDS,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
     }

@@ -11,7 +11,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "after a long text a Llama with dynamic rope gives other logits for a short one",
     "area": "computation",
     "findings": ("SB711", "SB712"),

@@ -13,7 +13,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "options": ("--trust-remote-code",),
     "symptom": "custom code whose config class stands in two files raises ValueError: config_class is not consistent",
     "area": "loading and saving",

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/47997
 
 import tokenizers
 import transformers
+from sizes import BART
 
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "WhisperTokenizer.decode of a batch with decode_with_timestamps=True raises TypeError",
     "area": "tokenizer",
     "failure": "'>=' not supported",
@@ -31,13 +31,9 @@ def make(folder: str) -> None:
     config = transformers.WhisperConfig(
         vocab_size=len(words) + 51,
         num_mel_bins=8,
-        d_model=32,
+        **BART,
         encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_source_positions=50,
         max_target_positions=32,
         init_std=0.3,

@@ -4,13 +4,12 @@ https://github.com/huggingface/transformers/pull/40824
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.56.1",
     "after": "4.56.2",
-    "made": "4.56.1",
     "symptom": "get_decoder() of a base model such as MistralModel gives None",
     "area": "loading and saving",
     "says": (r"get_decoder",),
@@ -27,9 +26,7 @@ def make(folder: str) -> None:
         head_dim=8,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.MistralForCausalLM(config).save_pretrained(folder)
 

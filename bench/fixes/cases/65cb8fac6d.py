@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/41535
 
 import torch
 import transformers
+from sizes import QWEN_VISION
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "hidden_states of Qwen3-VL hold image features that are added in place to a layer's output",
     "area": "computation",
     "signals": ("hidden_states",),
@@ -39,13 +39,7 @@ def make(folder: str) -> None:
     }
     vision = {
         "depth": 2,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_heads": 4,
-        "out_hidden_size": 32,
-        "patch_size": 4,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
+        **QWEN_VISION,
         "num_position_embeddings": 16,
         "deepstack_visual_indexes": [0],
         "initializer_range": 0.3,

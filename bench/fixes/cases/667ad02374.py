@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "the loss of balance of DBRX is that of probabilities that went through a second softmax",
     "area": "computation",
     "signals": ("loss", "outputs"),

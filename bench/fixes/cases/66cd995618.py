@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/39348
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "4.53.3",
@@ -36,10 +36,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
         "vision_use_head": False,

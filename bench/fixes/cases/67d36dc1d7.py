@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "a model that torch.export exported with a DynamicCache raises when it gets one with tokens",
     "area": "computation",
     "says": (r"torch\.export.*DynamicCache", r"_flatten_dynamic_cache_for_fx"),

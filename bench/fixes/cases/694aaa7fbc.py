@@ -11,7 +11,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "a sequence classifier whose padding token is eos classifies what stands before the first eos of a text",
     "area": "computation",
     "signals": ("logits", "outputs"),

@@ -7,12 +7,12 @@ import json
 import pathlib
 
 import sentencepiece
+from sizes import TOWER
 from transformers import AutoTokenizer, DebertaV2Config, DebertaV2Model
 
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "ids of a deberta-v3 tokenizer (spm.model) have no [CLS] and [SEP]",
     "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
@@ -52,10 +52,7 @@ def make(folder: str) -> None:
     )
     config = DebertaV2Config(
         vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         initializer_range=0.2,
         type_vocab_size=0,
         relative_attention=True,

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/45044
 
 import torch
 import transformers
+from sizes import IDS, SMALL
 
 CASE = {
     "before": "5.4.0",
     "after": "5.5.0",
-    "made": "5.4.0",
     "symptom": "generate(generation_mode='image') of Janus raises TypeError: repeat_interleave(), as nothing sets the number of images",
     "area": "generation",
     "failure": "repeat_interleave",
@@ -24,16 +24,11 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "llama",
             "vocab_size": 64,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
+            **SMALL,
             "num_key_value_heads": 4,
             "max_position_embeddings": 64,
             "initializer_range": 0.3,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
+            **IDS,
         },
         vision_config={
             "image_size": 16,

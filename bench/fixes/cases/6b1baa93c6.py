@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/46860
 
 import torch
 import transformers
-from sizes import GROUPED, SMALL
+from sizes import GROUPED, IDS, SMALL
 
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "Evolla with fewer key-value heads than heads raises with eager attention: sizes of tensors do not match",
     "area": "computation",
     "failure": "must match the size of tensor",
@@ -36,9 +35,7 @@ def make(folder: str) -> None:
         resampler_heads=4,
         resampler_num_latents=4,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.EvollaForProteinText2Text(config).save_pretrained(folder)
 

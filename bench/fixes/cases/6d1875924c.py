@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from sizes import T5
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "encoder and decoder of a legacy LongT5 have random embeddings",
     "area": "loading and saving",
     "signals": ("load", "weights", "hidden_states", "logits"),
@@ -26,11 +26,8 @@ def make(folder: str) -> None:
     """Write a tiny LongT5 as those of the hub are: embeddings once, tie_word_embeddings false."""
     config = transformers.LongT5Config(
         vocab_size=64,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
-        num_heads=4,
         local_radius=7,
         decoder_start_token_id=0,
         tie_word_embeddings=False,

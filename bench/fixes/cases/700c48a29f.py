@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "Qwen3-VL's processor raises ValueError for a video of one frame, and rounds odd numbers of frames down",
     "area": "processor",

@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/35660
 
 import numpy as np
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "the processor of LLaVA-OneVision raises ValueError for a video without return_tensors",
     "area": "processor",
     "findings": ("SB836",),
@@ -46,10 +45,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "model_type": "siglip_vision_model",
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "image_size": 16,
             "patch_size": 8,
             "vision_use_head": False,

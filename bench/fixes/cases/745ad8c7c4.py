@@ -10,7 +10,6 @@ from PIL import Image
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "the fast image processor of EoMT raises KeyError with do_resize=False",
     "area": "processor",
     "packages": ("torchvision", "scipy"),

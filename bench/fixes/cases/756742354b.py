@@ -10,7 +10,6 @@ from transformers import AutoModelForImageTextToText, Qwen3VLConfig, Qwen3VLForC
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "generate with a video and num_return_sequences=2 raises",
     "area": "generation",
     "failure": "split",

@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.54.1",
     "after": "4.55.0",
-    "made": "4.54.1",
     "symptom": "a forward of Qwen2-Audio with cache_position raises TypeError",
     "area": "computation",
     "findings": ("SB927",),

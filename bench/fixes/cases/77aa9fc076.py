@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/36018
 
 import torch
 import transformers
+from sizes import BART
 
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "generate() of BART attends to the padding of its input: a padded row gets other scores",
     "area": "generation",
     "findings": ("SB705",),
@@ -22,13 +22,9 @@ def make(folder: str) -> None:
     """Write a tiny BART."""
     config = transformers.BartConfig(
         vocab_size=128,
-        d_model=32,
+        **BART,
         encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_position_embeddings=64,
         init_std=0.5,
         forced_eos_token_id=None,

@@ -6,11 +6,11 @@ https://github.com/huggingface/transformers/pull/36388
 import numpy as np
 import transformers
 from PIL import Image
+from sizes import TOWER
 
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "packages": ("torchvision",),
     "symptom": "a fast image processor with do_rescale false raises TypeError for every image",
     "area": "processor",
@@ -24,10 +24,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny ViT whose image processor normalises numbers of 0 to 255."""
     config = transformers.ViTConfig(
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         image_size=16,
         patch_size=8,
         initializer_range=0.3,

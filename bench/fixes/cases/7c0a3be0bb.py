@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "Mimi attends to frames before its sliding window: other codes for a sound longer than it",
     "area": "computation",
     "signals": ("audio_codes", "audio_values", "hidden_states"),

@@ -4,11 +4,11 @@ https://github.com/huggingface/transformers/pull/44362
 """
 
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "mLUKE's tokenizer raises AttributeError for an entity to classify: it has no additional_special_tokens_ids",
     "area": "tokenizer",
     "failure": "additional_special_tokens_ids",
@@ -30,11 +30,8 @@ def make(folder: str) -> None:
     config = transformers.LukeConfig(
         vocab_size=64,
         entity_vocab_size=len(ENTITIES),
-        hidden_size=32,
+        **SMALL,
         entity_emb_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
         max_position_embeddings=64,
         initializer_range=0.3,
         num_labels=3,

@@ -3,6 +3,7 @@
 https://github.com/huggingface/transformers/pull/43877
 """
 
+from sizes import TOWER
 from transformers import (
     AutoImageProcessor,
     Glm46VConfig,
@@ -13,7 +14,6 @@ from transformers import (
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "Glm46VImageProcessorFast has no get_number_of_image_patches",
     "area": "processor",
     "failure": "get_number_of_image_patches",
@@ -27,10 +27,7 @@ def make(folder: str) -> None:
     """Write the artefact."""
     text = {
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "num_key_value_heads": 2,
         "pad_token_id": 0,
         "eos_token_id": 1,

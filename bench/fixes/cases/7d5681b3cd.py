@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "packages": ("timm", "torchvision"),
     "symptom": "PE Audio Video raises for a padded sound of as many steps as its video has frames",
     "area": "computation",

@@ -14,7 +14,6 @@ from sizes import GROUPED, SMALL
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "the head of a loaded ShieldGemma 2 is not tied to its embeddings: random weights, other probabilities",
     "area": "loading and saving",
     "signals": ("weights", "logits", "outputs", "probabilities"),

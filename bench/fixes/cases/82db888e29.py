@@ -14,7 +14,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "a checkpoint whose first tensor is float8, and whose config has no dtype, does not load",
     "area": "loading and saving",
     "findings": ("SB306",),

@@ -11,7 +11,6 @@ import transformers
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "symptom": "a Wav2Vec2 whose config.json has vocab_size: null does not load: StrictDataclassFieldValidationError",
     "area": "loading and saving",
     "findings": ("SB205",),

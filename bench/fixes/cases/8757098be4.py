@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/44397
 
 import torch
 import transformers
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "GPT-2 ignores scale_attn_by_inverse_layer_idx under sdpa, which is the default: other logits",
     "area": "computation",
     "signals": ("logits", "hidden_states", "greedy", "outputs", "decode"),
@@ -30,9 +30,7 @@ def make(folder: str) -> None:
         n_positions=64,
         scale_attn_by_inverse_layer_idx=True,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
 

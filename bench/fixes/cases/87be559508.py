@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "pads on the left change what LFM2 computes of a text, as its convolutions get a mask of four dimensions",
     "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "padding", "batch"),

@@ -11,7 +11,6 @@ from PIL import Image
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "SAM's image processor does not make RGB of gray and RGBA images: it raises",
     "area": "processor",
     "findings": ("SB836",),

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "SAM's positional_embedding is a buffer in 4.57.6, and a weight that is trained in 5.0.0",
     "area": "loading and saving",
     "signals": ("gradients", "grads", "parameters", "buffers"),

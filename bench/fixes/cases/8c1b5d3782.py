@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -64,9 +64,7 @@ def make(folder: str) -> None:
         **GROUPED,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     model = own.OwnForCausalLM(config)
     with torch.no_grad():

@@ -8,13 +8,12 @@ import string
 import tokenizers
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "5.13.1",
     "after": "5.14.0",
-    "made": "5.13.1",
     "symptom": "greedy generate() with an assistant of another tokenizer raises for position_ids of another length",
     "area": "generation",
     "failure": "must match the size of tensor",
@@ -34,9 +33,7 @@ def make(folder: str) -> None:
         vocab_size=len(WORDS),
         **GROUPED,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

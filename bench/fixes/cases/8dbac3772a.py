@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/46856
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "get_seq_length() of a StaticCache is a tensor of one dimension in place of a number",
     "area": "computation",
     "says": (r"StaticLayer", r"cumulative_length", r"StaticCache.*get_seq_length"),
@@ -24,9 +23,7 @@ def make(folder: str) -> None:
         vocab_size=64,
         **GROUPED,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

@@ -6,13 +6,12 @@ https://github.com/huggingface/transformers/pull/37019
 import numpy as np
 import transformers
 from PIL import Image
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.50.2",
     "after": "4.50.3",
-    "made": "4.50.2",
     "symptom": "PixtralProcessor with spatial_merge_size 2 resizes images to an odd number of patches",
     "area": "processor",
     "findings": ("SB830", "SB833", "SB835"),
@@ -44,10 +43,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "model_type": "pixtral",
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "head_dim": 8,
             "image_size": 64,
             "patch_size": 4,

@@ -11,7 +11,6 @@ import transformers
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "GPT-NeoX Japanese with do_clean_text splits a price of millions otherwise, and a long number takes hours",
     "area": "tokenizer",
     "findings": ("SB806", "SB815", "SB816"),

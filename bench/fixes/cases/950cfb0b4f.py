@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/35859
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import SMALL, TOWER
 
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "a training step of PaliGemma attends to padding: its loss depends on the padding's ids",
     "area": "computation",
     "signals": ("loss", "gradients"),
@@ -31,10 +30,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
         "projection_dim": 32,

@@ -7,12 +7,11 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
-from tokens import SPACES, tokenizer_of
+from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.55.0",
     "after": "4.55.1",
-    "made": "4.55.0",
     "packages": ("timm", "torchvision"),
     "symptom": "Gemma 3n with an image or a sound: TypeError: get_placeholder_mask() missing 1 argument",
     "area": "computation",
@@ -45,10 +44,7 @@ def make(folder: str) -> None:
     tokenizer = tokenizer_of(
         words,
         SPACES,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        bos_token="<bos>",
-        unk_token="<unk>",
+        **MARKS,
         extra_special_tokens=TOKENS,
     )
     transformers.Gemma3nProcessor(

@@ -12,7 +12,6 @@ from sizes import SMALL
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "ESM-2 gives other logits for a masked sequence that is padded: token dropout counts the padding",
     "area": "computation",
     "signals": ("logits", "hidden_states", "last_hidden_state"),

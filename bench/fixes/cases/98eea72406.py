@@ -8,7 +8,6 @@ import transformers
 CASE = {
     "before": "5.10.4",
     "after": "5.11.0",
-    "made": "5.10.4",
     "packages": ("torchvision", "av"),
     "symptom": "pipeline('video-classification') of a V-JEPA 2 raises, as it has no image processor",
     "area": "pipeline",

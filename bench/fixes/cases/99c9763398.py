@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/37830
 
 import torch
 import transformers
+from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "symptom": "the loss of JetMoe is that of the token after the next: its labels are shifted twice",
     "area": "loss",
     "signals": ("loss", "gradients", "training", "outputs"),
@@ -33,9 +33,7 @@ def make(folder: str) -> None:
         num_local_experts=4,
         num_experts_per_tok=2,
         initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
+        **IDS,
     )
     transformers.JetMoeForCausalLM(config).save_pretrained(folder)
 

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "config.hidden_size of Qwen2-VL raises AttributeError, as its config no longer hands names to text_config",
     "area": "loading and saving",

@@ -14,7 +14,6 @@ from tokens import NAMED, WORDS, tokenizer_of
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "the head of a loaded CamembertForMaskedLM is random, as it is not tied to the embeddings: other logits",
     "area": "loading and saving",
     "signals": ("weights", "logits", "outputs", "parameters"),

@@ -12,7 +12,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "packages": ("torchvision",),
     "symptom": "GOT-OCR2's image processor counts two patches for an image that is not cut and becomes one",
     "area": "processor",

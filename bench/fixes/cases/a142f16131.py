@@ -11,7 +11,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.48.3",
     "after": "4.49.0",
-    "made": "4.48.3",
     "symptom": "an image processor that is given image_mean and image_std as arrays raises ValueError",
     "area": "processor",
     "findings": ("SB836",),

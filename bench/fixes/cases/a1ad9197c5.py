@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import transformers
+from sizes import TOWER
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "packages": ("torchvision",),
     "symptom": "to change image_mean of one fast image processor changes it in all that are made later",
     "area": "processor",
@@ -28,10 +28,7 @@ def make(folder: str) -> None:
     del settings["image_mean"]
     path.write_text(json.dumps(settings), "utf-8")
     config = transformers.SiglipVisionConfig(
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         image_size=16,
         patch_size=8,
     )

@@ -13,7 +13,6 @@ from PIL import Image
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "MobileViT's image processor resizes bilinearly where its file does not say how",
     "area": "processor",
     "findings": ("SB833",),

@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/42586
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "a Cohere2 in training mode gives no cache, whatever use_cache says",
     "area": "computation",
     "says": (r"(?i)train\w*.*(past_key_values|cache)", r"(?i)(past_key_values|cache).*train"),
@@ -29,9 +28,7 @@ def make(folder: str) -> None:
         sliding_window=16,
         layer_types=["sliding_attention", "full_attention"],
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Cohere2ForCausalLM(config).save_pretrained(folder)
 

@@ -11,7 +11,6 @@ from PIL import Image
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "packages": ("torchvision",),
     "symptom": "LLaVA-OneVision's image processor raises KeyError: 'height' where its size is a shortest_edge",
     "area": "processor",

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/48000
 
 import torch
 import transformers
+from sizes import BART, IDS
 
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "generate() of Whisper with a WhisperForCausalLM as assistant raises UnboundLocalError",
     "area": "generation",
     "failure": "local variable 'is_updated'",
@@ -28,19 +28,13 @@ def make(folder: str) -> None:
     config = transformers.WhisperConfig(
         vocab_size=128,
         num_mel_bins=8,
-        d_model=32,
+        **BART,
         encoder_layers=3,
         decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_source_positions=16,
         max_target_positions=32,
         init_std=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
         decoder_start_token_id=3,
         suppress_tokens=None,
         begin_suppress_tokens=None,

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/44715
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -39,9 +39,7 @@ def make(folder: str) -> None:
             "mrope_interleaved": True,
             "partial_rotary_factor": 0.25,
         },
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Qwen3_5TextModel(config).save_pretrained(folder)
 

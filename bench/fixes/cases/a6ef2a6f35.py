@@ -8,12 +8,12 @@ import pathlib
 
 import torch
 from safetensors.torch import load_file, save_file
+from sizes import T5
 from transformers import UMT5Config, UMT5EncoderModel
 
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "encoder.embed_tokens of a checkpoint with tie_word_embeddings false has random values",
     "area": "loading and saving",
     "signals": ("load", "hidden_states", "last_hidden_state"),
@@ -27,11 +27,8 @@ def make(folder: str) -> None:
     """Write the artefact."""
     config = UMT5Config(
         vocab_size=64,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
-        num_heads=4,
         tie_word_embeddings=False,
     )
     UMT5EncoderModel(config).save_pretrained(folder)

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "VitMatte's image processor raises for an image with its channels first",
     "area": "processor",
     "findings": ("SB836",),

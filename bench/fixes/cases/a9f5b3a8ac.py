@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/45330
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_VISION
 
 CASE = {
     "before": "5.5.3",
     "after": "5.6.0",
-    "made": "5.5.3",
     "symptom": "Qwen2.5-VL puts an image at a time that is tokens_per_second times its place: other logits for every image",
     "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "decode", "greedy"),
@@ -35,13 +34,7 @@ def make(folder: str) -> None:
         },
         vision_config={
             "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "out_hidden_size": 32,
-            "patch_size": 4,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
+            **QWEN_VISION,
             "window_size": 16,
             "fullatt_block_indexes": [1],
             "tokens_per_second": 4,

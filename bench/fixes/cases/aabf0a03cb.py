@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "GLM-4V's processor writes the seconds of the first video between the frames of the second one",
     "area": "processor",
     "packages": ("torchvision",),

@@ -12,7 +12,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "LLaVA-NeXT's last tiles lack a row of padding and are stretched: other pixel values",
     "area": "processor",
     "findings": ("SB833", "SB839"),

@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.56.0",
     "after": "4.56.1",
-    "made": "4.56.0",
     "symptom": "a forward of SAM in training mode raises AttributeError for dropout_p",
     "area": "computation",
     "findings": ("SB840",),

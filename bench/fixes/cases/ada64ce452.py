@@ -7,11 +7,11 @@ import tempfile
 
 import torch
 import transformers
+from sizes import BART
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "training Florence-2 with the Trainer raises TypeError: BartDecoder got num_items_in_batch",
     "area": "computation",
     "packages": ("accelerate",),
@@ -32,13 +32,9 @@ def make(folder: str) -> None:
         text_config={
             "model_type": "bart",
             "vocab_size": 64,
-            "d_model": 32,
-            "encoder_ffn_dim": 48,
-            "decoder_ffn_dim": 48,
+            **BART,
             "encoder_layers": 2,
             "decoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
             "max_position_embeddings": 64,
             "init_std": 0.3,
             "pad_token_id": 1,

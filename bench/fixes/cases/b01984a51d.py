@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/38297
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "Emu3ForConditionalGeneration has neither decode_image_tokens nor vocabulary_mapping: no image can be generated",
     "area": "computation",
     "failure": "decode_image_tokens",
@@ -34,9 +33,7 @@ def make(folder: str) -> None:
         **GROUPED,
         "max_position_embeddings": 128,
         "initializer_range": 0.3,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **IDS,
     }
     vq = {
         "codebook_size": 20,

@@ -11,7 +11,6 @@ from tokens import NAMED, SPACES, WORDS, tokenizer_of
 CASE = {
     "before": "5.10.2",
     "after": "5.10.4",
-    "made": "5.10.2",
     "packages": ("torchvision",),
     "symptom": "text_replacement_offsets of a text with two images give a wrong new_span for the second",
     "area": "processor",

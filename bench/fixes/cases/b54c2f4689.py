@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/37329
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.51.0",
     "after": "4.51.1",
-    "made": "4.51.0",
     "packages": ("accelerate",),
     "symptom": "Llama 4 with a static cache raises TypeError, as the length of the mask is a method that is not called",
     "area": "computation",
@@ -30,9 +29,7 @@ def make(folder: str) -> None:
         num_local_experts=2,
         attention_chunk_size=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Llama4ForCausalLM(config).save_pretrained(folder)
 

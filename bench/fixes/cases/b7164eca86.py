@@ -12,7 +12,6 @@ from PIL import Image
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2-VL raises for three rows of text after two rows with images: rope_deltas are kept",
     "area": "computation",

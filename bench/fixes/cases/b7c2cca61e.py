@@ -10,7 +10,6 @@ from tokens import SPACES, tokenizer_of
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "apply_chat_template([]) raises IndexError, not ValueError",
     "area": "tokenizer",
     "failure": "empty conversation",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "5.0.0",
@@ -25,11 +26,8 @@ def make(folder: str) -> None:
     """Write a tiny T5 1.1 with the config of a published one: gated, with a head of its own."""
     config = transformers.T5Config(
         vocab_size=64,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
-        num_heads=4,
         feed_forward_proj="gated-gelu",
         tie_word_embeddings=False,
         decoder_start_token_id=0,

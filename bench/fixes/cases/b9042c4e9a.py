@@ -12,7 +12,6 @@ import transformers
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "a tokenizer is read as another class if its folder's name contains a model type",
     "area": "tokenizer",
     "says": (r"5\.1\.0: TokenizersBackend", r"TokenizersBackend.*BertTokenizer"),

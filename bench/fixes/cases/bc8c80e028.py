@@ -6,13 +6,13 @@ https://github.com/huggingface/transformers/pull/44880
 import json
 import pathlib
 
+from sizes import TOWER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, NemotronConfig, NemotronForCausalLM, PreTrainedTokenizerFast
 
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "symptom": "AutoTokenizer rebuilds a byte-level tokenizer of nemotron as LlamaTokenizer: other ids",
     "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
@@ -48,10 +48,7 @@ def make(folder: str) -> None:
     )
     config = NemotronConfig(
         vocab_size=300,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         num_key_value_heads=2,
         head_dim=8,
         initializer_range=0.2,

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/46782
 
 import torch
 import transformers
+from sizes import SMALL
 
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "BioGPT's classification takes an earlier token of a row that is padded on the left: other logits",
     "area": "computation",
     "findings": ("SB705",),
@@ -22,10 +22,7 @@ def make(folder: str) -> None:
     """Write a tiny BioGPT with a classification."""
     config = transformers.BioGptConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         max_position_embeddings=64,
         initializer_range=0.3,
         pad_token_id=1,

@@ -4,12 +4,12 @@ https://github.com/huggingface/transformers/pull/41309
 """
 
 import transformers
+from sizes import IDS
 from tokens import tokenizer_of
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "the cache of Jamba that generate() returns has no len() and no layers by number",
     "area": "generation",
     "failure": "HybridMambaAttentionDynamicCache' object is not subscriptable",
@@ -48,9 +48,7 @@ def make(folder: str) -> None:
         mamba_dt_rank=4,
         use_mamba_kernels=False,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.JambaForCausalLM(config).save_pretrained(folder)
 

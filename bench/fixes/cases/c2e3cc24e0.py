@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/40324
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "symptom": "a batch that is padded on the left gives Llama 4 other logits: its chunks start at the padding",
     "area": "computation",
     "signals": ("logits", "hidden_states"),
@@ -40,9 +40,7 @@ def make(folder: str) -> None:
         layer_types=["chunked_attention", "chunked_attention"],
         max_position_embeddings=64,
         initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
+        **IDS,
     )
     transformers.Llama4ForCausalLM(config).save_pretrained(folder)
 

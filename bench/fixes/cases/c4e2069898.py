@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/39737
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.54.0",
     "after": "4.54.1",
-    "made": "4.54.0",
     "symptom": "the second generate() of a Gemma 2 raises once its text is longer than the window",
     "area": "generation",
     "failure": "Max cache length is not consistent across layers",
@@ -31,9 +30,7 @@ def make(folder: str) -> None:
         sliding_window=8,
         query_pre_attn_scalar=8,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     model = transformers.Gemma2ForCausalLM(config)
     model.generation_config.cache_implementation = "hybrid"

@@ -12,7 +12,6 @@ from sizes import SMALL
 CASE = {
     "before": "5.2.0",
     "after": "5.3.0",
-    "made": "5.2.0",
     "symptom": "loading a config with a partial rope and a list of ignored rope keys raises TypeError",
     "area": "loading and saving",
     "failure": "unsupported operand type(s) for |",

@@ -11,7 +11,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "symptom": "Qwen3-ASR's processor gives the types of the tokens as labels, not their ids",
     "area": "processor",
     "says": (r"output_labels", r"apply_transcription_request.*language"),

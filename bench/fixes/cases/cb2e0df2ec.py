@@ -11,7 +11,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "packages": ("torchvision",),
     "symptom": "GLM-4V's slow image processor ignores a size, of its file and of a call: too many patches",
     "area": "processor",

@@ -10,7 +10,6 @@ from sizes import SMALL
 CASE = {
     "before": "4.54.0",
     "after": "4.54.1",
-    "made": "4.54.0",
     "symptom": "the keys that GPT-2 has of an image grow by one encoding with each token of a caption",
     "area": "computation",
     "signals": ("decode", "generate", "cache"),

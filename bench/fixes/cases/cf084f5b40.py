@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "before": "4.56.1",
     "after": "4.56.2",
-    "made": "4.56.1",
     "symptom": "JetMoe raises RuntimeError in every forward where kv_channels is not hidden_size / num_attention_heads",
     "area": "computation",
     "signals": ("buffers", "hidden_states", "logits"),

@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "save_pretrained of Mamba2 writes Infinity into config.json, which is no JSON; 5.x writes an object in its place",
     "area": "loading and saving",
     "says": (r"__float__", r"time_step_limit.*Infinity", r"Infinity.*time_step_limit"),
@@ -33,9 +33,7 @@ def make(folder: str) -> None:
         expand=2,
         chunk_size=8,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Mamba2ForCausalLM(config).save_pretrained(folder)
 

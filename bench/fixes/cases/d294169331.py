@@ -11,7 +11,6 @@ from tokens import NAMED, tokenizer_of
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "symptom": "router_logits of Mixtral are probabilities, and the auxiliary loss is made of them",
     "area": "computation",
     "signals": ("outputs", "router_logits", "loss", "gradients"),

@@ -8,11 +8,11 @@ import pathlib
 
 import sentencepiece
 import transformers
+from sizes import BART
 
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "MarianTokenizer drops all between >> and the last << of a text as if it were the code of a language",
     "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
@@ -46,13 +46,9 @@ def make(folder: str) -> None:
     pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(settings))
     config = transformers.MarianConfig(
         vocab_size=len(words),
-        d_model=32,
+        **BART,
         encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_position_embeddings=64,
         init_std=0.3,
         pad_token_id=len(words) - 1,

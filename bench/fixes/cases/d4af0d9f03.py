@@ -11,7 +11,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "generate(token_healing=True) raises TypeError with a tokenizer of bytes, which has no token of a space",
     "area": "generation",
     "says": (r"token_healing", r"heal_tokens"),

@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/43801
 
 import torch
 import transformers
+from sizes import GEMMA_IDS
 from tokens import tokenizer_of
 
 CASE = {
     "before": "5.1.0",
     "after": "5.2.0",
-    "made": "5.1.0",
     "symptom": "a training forward of Gemma 3n clips correction_coefs in place; export calls it mutated",
     "area": "computation",
     "signals": ("weights", "gradients"),
@@ -44,9 +44,7 @@ def make(folder: str) -> None:
         altup_num_inputs=2,
         altup_coef_clip=CLIP,
         initializer_range=0.3,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
+        **GEMMA_IDS,
     )
     transformers.Gemma3nForCausalLM(config).save_pretrained(folder)
 

@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/40360
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "symptom": "in bfloat16, Idefics3 gives the patches of an image other positions",
     "area": "computation",
     "signals": ("logits", "hidden_states", "image_hidden_states", "outputs"),
@@ -29,10 +28,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 48,
         "patch_size": 4,
         "initializer_range": 0.3,

@@ -5,12 +5,12 @@ https://github.com/huggingface/transformers/pull/39135
 
 import torch
 import transformers
+from sizes import GEMMA_IDS
 from tokens import tokenizer_of
 
 CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
-    "made": "4.53.0",
     "symptom": "Gemma 3n gives NaN for a text with padding, as its embedding of zeros is divided by its own magnitude",
     "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "batch", "padding", "decode", "greedy"),
@@ -42,9 +42,7 @@ def make(folder: str) -> None:
         altup_num_inputs=2,
         activation_sparsity_pattern=[0.0] * 4,
         initializer_range=0.3,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
+        **GEMMA_IDS,
     )
     transformers.Gemma3nForCausalLM(config).save_pretrained(folder)
 

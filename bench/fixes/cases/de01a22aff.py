@@ -3,13 +3,13 @@
 https://github.com/huggingface/transformers/pull/36555
 """
 
+from sizes import TOWER
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "tokenizer('', return_tensors='pt') gives float ids, so the embedding raises",
     "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
@@ -30,10 +30,7 @@ def make(folder: str) -> None:
     """Write the artefact."""
     config = LlamaConfig(
         vocab_size=5,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         initializer_range=0.3,
         eos_token_id=None,
         bos_token_id=None,

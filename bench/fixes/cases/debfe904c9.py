@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/37319
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.51.0",
     "after": "4.51.1",
-    "made": "4.51.0",
     "packages": ("accelerate",),
     "symptom": "Llama 4 with attn_temperature_tuning raises RuntimeError for two rows",
     "area": "computation",
@@ -37,9 +37,7 @@ def make(folder: str) -> None:
         initializer_range=0.3,
         no_rope_layers=[1, 1, 1, 0],
         attn_temperature_tuning=4,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
+        **IDS,
     )
     transformers.Llama4ForCausalLM(config).save_pretrained(folder)
 

@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/37370
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 
 CASE = {
     "before": "4.51.1",
     "after": "4.51.2",
-    "made": "4.51.1",
     "packages": ("accelerate",),
     "symptom": "Llama 4 raises RuntimeError for a batch of texts longer than a chunk, and with eager attention for any",
     "area": "computation",
@@ -36,9 +35,7 @@ def make(folder: str) -> None:
         num_local_experts=2,
         attention_chunk_size=8,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.Llama4ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
 

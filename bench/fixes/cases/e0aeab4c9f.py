@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/47946
 
 import torch
 import transformers
+from sizes import TOWER
 
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "GPT-2 as a decoder attends to the padding of the encoder's text: encoder_attention_mask is dropped",
     "area": "computation",
     "findings": ("SB705",),
@@ -22,10 +22,7 @@ def make(folder: str) -> None:
     """Write a tiny pair of BERT and GPT-2."""
     encoder = transformers.BertConfig(
         vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
+        **TOWER,
         max_position_embeddings=64,
         initializer_range=0.3,
     )

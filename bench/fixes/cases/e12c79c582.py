@@ -6,11 +6,11 @@ https://github.com/huggingface/transformers/pull/48028
 import numpy as np
 import torch
 import transformers
+from sizes import BART, IDS
 
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "Whisper transcribes long sounds of a batch otherwise than each alone: positions count the pads on the left",
     "area": "computation",
     "says": (r"decoder_position_ids", r"prepare_inputs_for_generation"),
@@ -27,19 +27,13 @@ def make(folder: str) -> None:
     config = transformers.WhisperConfig(
         vocab_size=140,
         num_mel_bins=8,
-        d_model=32,
+        **BART,
         encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
         max_source_positions=50,
         max_target_positions=64,
         init_std=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
         decoder_start_token_id=3,
         suppress_tokens=None,
         begin_suppress_tokens=None,

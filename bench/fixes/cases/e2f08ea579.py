@@ -11,7 +11,6 @@ from qwen2_vl import make  # noqa: F401  a part of the case
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "packages": ("torchvision",),
     "symptom": "weights in Qwen2-VL's image tower get no gradient under gradient checkpointing",
     "area": "computation",

@@ -14,7 +14,6 @@ from tokens import SPACES, tokenizer_of
 CASE = {
     "before": "5.0.0",
     "after": "5.1.0",
-    "made": "5.0.0",
     "packages": ("librosa",),
     "symptom": "apply_chat_template reads a sound at 16 kHz though the feature extractor has another rate",
     "area": "processor",

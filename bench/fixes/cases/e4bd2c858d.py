@@ -10,7 +10,6 @@ from transformers import AutoModelForMaskedLM, EsmConfig, EsmForMaskedLM
 CASE = {
     "before": "4.55.4",
     "after": "4.56.0",
-    "made": "4.55.4",
     "symptom": "a forward with inputs_embeds raises AttributeError",
     "area": "computation",
     "failure": "unsqueeze",

@@ -10,7 +10,6 @@ import transformers
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "pipeline('text-to-audio') of CSM raises AttributeError: 'list' object has no attribute 'to'",
     "area": "generation",
     "says": (r"pipeline.*(text-to-audio|text-to-speech|TextToAudio)", r"TextToAudioPipeline"),

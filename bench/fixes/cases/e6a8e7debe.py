@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/41237
 
 import numpy as np
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 from tokens import NAMED, tokenizer_of
 
 CASE = {
     "before": "4.56.2",
     "after": "4.57.1",
-    "made": "4.56.2",
     "symptom": "InternVL's processor drops the first frame of the second video of a call",
     "area": "processor",
     "packages": ("torchvision",),
@@ -41,10 +40,7 @@ def make(folder: str) -> None:
     processor.save_pretrained(folder)
     config = transformers.InternVLConfig(
         vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "image_size": 16,
             "patch_size": 4,
         },

@@ -4,13 +4,12 @@ https://github.com/huggingface/transformers/pull/39470
 """
 
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, TOWER
 from tokens import tokenizer_of
 
 CASE = {
     "before": "4.53.3",
     "after": "4.54.0",
-    "made": "4.53.3",
     "packages": ("torchvision",),
     "symptom": "Idefics 3 counts another number of tokens than it writes for an image that is not square",
     "area": "processor",
@@ -55,10 +54,7 @@ def make(folder: str) -> None:
     ).save_pretrained(folder)
     text = {"model_type": "llama", "vocab_size": 64, **GROUPED, "pad_token_id": 0}
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 32,
         "patch_size": 4,
     }

@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/48053
 
 import numpy as np
 import torch
+from sizes import TOWER
 from transformers import (
     AutoVideoProcessor,
     LlavaOnevisionConfig,
@@ -15,7 +16,6 @@ from transformers import (
 CASE = {
     "before": "5.15.1",
     "after": "5.16.0",
-    "made": "5.15.1",
     "symptom": "an opaque RGBA video keeps four channels",
     "area": "processor",
     "signals": ("processor", "pixel_values_videos"),
@@ -28,10 +28,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write the artefact."""
     small = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
     }
     config = LlavaOnevisionConfig(
         text_config=small | {"model_type": "qwen2", "vocab_size": 64, "num_key_value_heads": 2},

@@ -14,7 +14,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.14.1",
     "after": "5.15.0",
-    "made": "5.14.1",
     "packages": ("accelerate",),
     "symptom": "save_pretrained of a model with device_map={'': 'disk'} writes no values, or raises for meta tensors",
     "area": "loading and saving",

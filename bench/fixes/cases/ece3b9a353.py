@@ -12,7 +12,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.10.4",
     "after": "5.11.0",
-    "made": "5.10.4",
     "symptom": "Gemma 4 (unified) has 131072 positions where config.json leaves them out, not 262144",
     "area": "loading and saving",
     "findings": ("SB209",),

@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "5.12.1",
     "after": "5.13.0",
-    "made": "5.12.1",
     "symptom": "flex_attention with a static cache raises ValueError as the mask of blocks has five dimensions",
     "area": "computation",
     "findings": ("SB916",),

@@ -5,14 +5,13 @@ https://github.com/huggingface/transformers/pull/39748
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 from transformers.generation.continuous_batching import PagedAttentionCache
 
 CASE = {
     "before": "4.54.0",
     "after": "4.54.1",
-    "made": "4.54.0",
     "symptom": "generate_batch() gives nothing: its cache raises AttributeError, property 'key_cache' has no setter",
     "area": "generation",
     "failure": "'key_cache'",
@@ -34,9 +33,7 @@ def make(folder: str) -> None:
         **GROUPED,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

@@ -10,7 +10,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, GemmaConfig, GemmaFor
 CASE = {
     "before": "4.52.4",
     "after": "4.53.0",
-    "made": "4.52.4",
     "symptom": "config.output_attentions = True is refused while attention is sdpa, it fell back to eager before",
     "area": "computation",
     "signals": ("attentions",),

@@ -5,11 +5,11 @@ https://github.com/huggingface/transformers/pull/42193
 
 import torch
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "a Pop2Piano that 4.57 saved with tied weights gets a random head in 5.0",
     "area": "loading and saving",
     "signals": ("weights", "logits", "greedy"),
@@ -24,12 +24,9 @@ def make(folder: str) -> None:
     config = transformers.Pop2PianoConfig(
         vocab_size=128,
         composer_vocab_size=4,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
         num_decoder_layers=2,
-        num_heads=4,
         relative_attention_num_buckets=8,
         decoder_start_token_id=0,
     )

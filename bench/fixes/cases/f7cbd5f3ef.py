@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/40083
 
 import torch
 import transformers
+from sizes import IDS
 
 CASE = {
     "before": "4.55.4",
@@ -42,9 +43,7 @@ def make(folder: str) -> None:
         "num_key_value_heads": 2,
         "cross_attention_layers": [1],
         "rope_scaling": {"rope_type": "default"},
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **IDS,
         "initializer_range": 0.3,
     }
     config = transformers.MllamaConfig(

@@ -10,7 +10,6 @@ from transformers import AutoModel, ChineseCLIPConfig, ChineseCLIPModel
 CASE = {
     "before": "4.57.6",
     "after": "5.0.0",
-    "made": "4.57.6",
     "symptom": "get_text_features raises, as the text model has no pooler",
     "area": "computation",
     "failure": "NoneType",

@@ -14,7 +14,6 @@ import transformers
 CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
-    "made": "5.3.0",
     "packages": ("g2p_en",),
     "symptom": "AutoTokenizer looks for Speech2ConformerTokenizer and does not load the tokenizer",
     "area": "tokenizer",

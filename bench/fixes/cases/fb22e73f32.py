@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/43683
 
 import torch
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "5.0.0",
@@ -28,11 +29,8 @@ def make(folder: str) -> None:
     """Write a tiny T5 in bfloat16."""
     config = transformers.T5Config(
         vocab_size=128,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=2,
-        num_heads=4,
         decoder_start_token_id=0,
     )
     model = transformers.T5ForConditionalGeneration(config)

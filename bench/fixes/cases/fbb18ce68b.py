@@ -5,13 +5,12 @@ https://github.com/huggingface/transformers/pull/36679
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
     "before": "4.49.0",
     "after": "4.50.0",
-    "made": "4.49.0",
     "symptom": "config.torch_dtype of a model that is loaded with the name of a dtype is that name: it equals no torch.dtype",
     "area": "loading and saving",
     "says": (
@@ -31,9 +30,7 @@ def make(folder: str) -> None:
         **GROUPED,
         max_position_embeddings=64,
         initializer_range=0.3,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
+        **IDS,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

@@ -5,12 +5,11 @@ https://github.com/huggingface/transformers/pull/45516
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import GEMMA_IDS, GROUPED, TOWER
 
 CASE = {
     "before": "5.5.4",
     "after": "5.6.0",
-    "made": "5.5.4",
     "symptom": "DataCollatorForSeq2Seq raises TypeError with T5Gemma 2",
     "area": "computation",
     "failure": "unexpected keyword argument 'labels'",
@@ -28,15 +27,10 @@ def make(folder: str) -> None:
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 16,
         "initializer_range": 0.3,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": 2,
+        **GEMMA_IDS,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import sentencepiece
 import transformers
+from sizes import T5
 
 CASE = {
     "before": "5.2.0",
@@ -55,11 +56,8 @@ def make(folder: str) -> None:
     (Path(folder) / "tokenizer_config.json").write_text(json.dumps(words), "utf-8")
     config = transformers.T5Config(
         vocab_size=256,
-        d_model=32,
-        d_kv=8,
-        d_ff=48,
+        **T5,
         num_layers=1,
-        num_heads=4,
         decoder_start_token_id=0,
     )
     transformers.T5ForConditionalGeneration(config).save_pretrained(folder)

@@ -4,13 +4,12 @@ https://github.com/huggingface/transformers/pull/36893
 """
 
 import transformers
-from sizes import GROUPED
-from tokens import SPACES, tokenizer_of
+from sizes import GROUPED, TOWER
+from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
     "before": "4.50.3",
     "after": "4.51.0",
-    "made": "4.50.3",
     "symptom": "Gemma3Config with a SiglipVisionConfig takes the default vision tower in its place",
     "area": "loading and saving",
     "says": (r"vision_config",),
@@ -30,10 +29,7 @@ def make(folder: str) -> None:
     tokenizer = tokenizer_of(
         words,
         SPACES,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        bos_token="<bos>",
-        unk_token="<unk>",
+        **MARKS,
         extra_special_tokens=TOKENS,
     )
     transformers.Gemma3Processor(
@@ -50,10 +46,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 16,
         "patch_size": 8,
         "vision_use_head": False,

@@ -10,7 +10,6 @@ from sizes import GROUPED
 CASE = {
     "before": "4.51.3",
     "after": "4.52.1",
-    "made": "4.51.3",
     "symptom": "Qwen2-VL's image processor raises for a video of 6 frames where temporal_patch_size is 4",
     "area": "processor",
     "failure": "cannot reshape array of size",

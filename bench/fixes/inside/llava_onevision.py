@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import transformers
-from sizes import GROUPED  # type: ignore[import-not-found]  # beside this file
+from sizes import GROUPED, TOWER  # type: ignore[import-not-found]  # beside this file
 from tokens import NAMED, SPACES, tokenizer_of  # type: ignore[import-not-found]
 
 SPECIAL = [*NAMED.values(), "<image>", "<video>"]
@@ -27,10 +27,7 @@ def make(folder: str, size: dict[str, int]) -> None:
         text_config={"model_type": "qwen2", "vocab_size": 16, **GROUPED, "initializer_range": 0.3},
         vision_config={
             "model_type": "siglip_vision_model",
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
+            **TOWER,
             "image_size": 16,
             "patch_size": 8,
             "vision_use_head": False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import transformers
-from sizes import GROUPED  # type: ignore[import-not-found]  # beside this file
+from sizes import GROUPED, QWEN_VISION, TOWER  # type: ignore[import-not-found]  # beside this file
 
 ROPE = {
     "rope_type": "default",
@@ -48,13 +48,7 @@ def config() -> transformers.Qwen3OmniMoeConfig:
             "text_config": TEXT,
             "vision_config": {
                 "depth": 1,
-                "hidden_size": 32,
-                "intermediate_size": 48,
-                "num_heads": 4,
-                "out_hidden_size": 32,
-                "patch_size": 4,
-                "spatial_merge_size": 2,
-                "temporal_patch_size": 2,
+                **QWEN_VISION,
                 "num_position_embeddings": 16,
                 "deepstack_visual_indexes": [0],
             },
@@ -93,11 +87,8 @@ def config() -> transformers.Qwen3OmniMoeConfig:
         },
         code2wav_config={
             "codebook_size": 32,
-            "hidden_size": 32,
-            "num_attention_heads": 4,
+            **TOWER,
             "num_key_value_heads": 4,
-            "intermediate_size": 48,
-            "num_hidden_layers": 1,
             "num_quantizers": 4,
             "upsample_rates": (2, 2),
             "upsampling_ratios": (2, 2),

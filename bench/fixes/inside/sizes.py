@@ -8,3 +8,24 @@ SMALL = {
 }
 GROUPED = SMALL | {"num_key_value_heads": 2}
 """Two heads of the queries share one of the keys and values."""
+TOWER = SMALL | {"num_hidden_layers": 1}
+"""The part of a model that reads images or sounds."""
+QWEN_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 4,
+    "out_hidden_size": 32,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+BART = {
+    "d_model": 32,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
+T5 = {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_heads": 4}
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+GEMMA_IDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import transformers
+from sizes import TOWER  # type: ignore[import-not-found]
 from tokens import tokenizer_of  # type: ignore[import-not-found]  # beside this file
 
 SPECIAL = [
@@ -46,20 +47,14 @@ def save(image_processor: Any, folder: str) -> None:
     )
     processor.save_pretrained(folder)
     vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "image_size": 32,
         "patch_size": 8,
     }
     text = {
         "model_type": "llama",
         "vocab_size": 64,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+        **TOWER,
         "num_key_value_heads": 2,
         "pad_token_id": 0,
     }

@@ -10,6 +10,7 @@ import transformers
 
 NAMED = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """Special tokens, in the order of their ids in ``WORDS``."""
+MARKS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}
 _TEXT = "the cat sat on a mat and saw dog ran to big red house with old man"
 WORDS = [*NAMED.values(), *_TEXT.split()]
 SPACES = tokenizers.pre_tokenizers.WhitespaceSplit()
