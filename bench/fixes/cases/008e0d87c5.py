@@ -8,7 +8,7 @@ import tempfile
 
 import transformers
 from safetensors import safe_open
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT
 from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
@@ -44,12 +44,7 @@ def make(folder: str) -> None:
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
     ).save_pretrained(folder)
-    text = {
-        "model_type": "llama",
-        "vocab_size": 64,
-        **GROUPED,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "llama", **TEXT}
     vision = {
         "model_type": "clip_vision_model",
         **SMALL,

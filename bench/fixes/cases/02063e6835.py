@@ -6,7 +6,7 @@ https://github.com/huggingface/transformers/pull/45069
 import json
 import pathlib
 
-from sizes import GROUPED
+from sizes import TEXT
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 
 CASE = {
@@ -22,13 +22,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    config = LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        initializer_range=0.3,
-        eos_token_id=None,
-        bos_token_id=1,
-    )
+    config = LlamaConfig(**TEXT, eos_token_id=None, bos_token_id=1)
     LlamaForCausalLM(config).save_pretrained(folder)
 
     path = pathlib.Path(folder, "config.json")

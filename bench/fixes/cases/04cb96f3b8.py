@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/46416
 """
 
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
@@ -32,12 +32,7 @@ def make(folder: str) -> None:
     """Write a tiny Gemma 4 with its processor."""
     words = ["<pad>", "<bos>", "<eos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizer_of(
-        words,
-        SPACES,
-        **MARKS,
-        extra_special_tokens=TOKENS,
-    )
+    tokenizer = tokenizer_of(words, SPACES, **MARKS, extra_special_tokens=TOKENS)
     sizes = {"patch_size": 8, "max_soft_tokens": 70, "pooling_kernel_size": 2}
     processor = transformers.Gemma4Processor(
         feature_extractor=transformers.Gemma4AudioFeatureExtractor(),
@@ -49,16 +44,14 @@ def make(folder: str) -> None:
     ids = {name: vocab[TOKENS[name]] for name in TOKENS}
     config = transformers.Gemma4Config(
         text_config={
-            "vocab_size": 64,
+            **TEXT,
             "vocab_size_per_layer_input": 64,
-            **GROUPED,
             "hidden_size_per_layer_input": 16,
             "num_kv_shared_layers": 0,
             "layer_types": ["sliding_attention", "full_attention"],
             "head_dim": 8,
             "global_head_dim": 8,
             "sliding_window": 16,
-            "initializer_range": 0.3,
         },
         vision_config={
             **TOWER,

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/42864
 """
 
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 
 CASE = {
     "before": "4.57.6",
@@ -21,12 +21,10 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Apertus in float32."""
     config = transformers.ApertusConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         max_position_embeddings=64,
         rope_theta=10000.0,
         rope_scaling=None,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.ApertusForCausalLM(config).save_pretrained(folder)

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/37337
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 
 CASE = {
     "before": "4.51.0",
@@ -20,12 +20,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny GPT-NeoX."""
-    config = transformers.GPTNeoXConfig(
-        vocab_size=64,
-        **SMALL,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
+    config = transformers.GPTNeoXConfig(**PLAIN_TEXT, max_position_embeddings=64)
     transformers.GPTNeoXForCausalLM(config).save_pretrained(folder)
 
 

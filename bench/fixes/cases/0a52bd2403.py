@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/38045
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -28,13 +28,11 @@ def make(folder: str) -> None:
     """Write a tiny Qwen2 with a window of four tokens that is switched off, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Qwen2Config(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         max_position_embeddings=64,
         use_sliding_window=False,
         sliding_window=4,
         max_window_layers=0,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.Qwen2ForCausalLM(config).save_pretrained(folder)

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/47359
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT_128
 
 CASE = {
     "before": "5.14.0",
@@ -22,8 +22,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Inkling for text."""
     config = transformers.InklingTextConfig(
-        vocab_size=128,
-        **GROUPED,
+        **TEXT_128,
         head_dim=8,
         swa_num_attention_heads=4,
         swa_num_key_value_heads=2,
@@ -38,7 +37,6 @@ def make(folder: str) -> None:
         n_routed_experts=4,
         num_experts_per_tok=2,
         logits_mup_width_multiplier=1.0,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.InklingForCausalLM(config).save_pretrained(folder)

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46049
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "5.8.1",
@@ -21,16 +21,14 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 of text alone."""
     config = transformers.Gemma4TextConfig(
-        vocab_size=64,
+        **TEXT,
         vocab_size_per_layer_input=64,
-        **GROUPED,
         hidden_size_per_layer_input=16,
         num_kv_shared_layers=0,
         layer_types=["sliding_attention", "full_attention"],
         head_dim=8,
         global_head_dim=8,
         sliding_window=16,
-        initializer_range=0.3,
     )
     transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
 

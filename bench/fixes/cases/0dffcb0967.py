@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/37848
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -22,14 +22,12 @@ def make(folder: str) -> None:
     """Write a tiny Qwen3-MoE with its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Qwen3MoeConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         head_dim=8,
         moe_intermediate_size=16,
         num_experts=4,
         num_experts_per_tok=2,
         max_position_embeddings=64,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.Qwen3MoeForCausalLM(config).save_pretrained(folder)

@@ -8,7 +8,7 @@ import pathlib
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "4.50.3",
@@ -37,11 +37,7 @@ class OwnForCausalLM(LlamaForCausalLM):
 
 def make(folder: str) -> None:
     """Write a tiny Llama with code of its own."""
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        initializer_range=0.3,
-    )
+    config = transformers.LlamaConfig(**TEXT)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     pathlib.Path(folder, "modeling_own.py").write_text(CODE)
     path = pathlib.Path(folder, "config.json")

@@ -37,11 +37,7 @@ def make(folder: str) -> None:
     vocab = Path(folder, "vocab.txt")
     vocab.write_text("\n".join(WORDS), "utf-8")
     transformers.TapasTokenizer(str(vocab)).save_pretrained(folder)
-    config = transformers.TapasConfig(
-        vocab_size=64,
-        **TOWER,
-        max_position_embeddings=64,
-    )
+    config = transformers.TapasConfig(vocab_size=64, **TOWER, max_position_embeddings=64)
     transformers.TapasForQuestionAnswering(config).save_pretrained(folder)
 
 

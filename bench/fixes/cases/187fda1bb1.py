@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/47121
 
 import torch
 import transformers
-from sizes import IDS, SMALL
+from sizes import IDS, PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -25,13 +25,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Camembert for multiple choice, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    config = transformers.CamembertConfig(
-        vocab_size=64,
-        **SMALL,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.CamembertConfig(**PLAIN_TEXT, max_position_embeddings=64, **IDS)
     transformers.CamembertForMultipleChoice(config).save_pretrained(folder)
 
 

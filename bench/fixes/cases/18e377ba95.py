@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/44698
 """
 
 import transformers
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT_128
 
 CASE = {
     "before": "5.3.0",
@@ -19,12 +19,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA."""
-    text = {
-        "model_type": "llama",
-        "vocab_size": 128,
-        **GROUPED,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "llama", **TEXT_128}
     vision = {
         "model_type": "clip_vision_model",
         **SMALL,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/35791
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -23,13 +23,7 @@ def make(folder: str) -> None:
     """Write a tiny Llama with its tokenizer."""
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
     tokenizer_of(words, **NAMED).save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        pad_token_id=0,
-    )
+    config = transformers.LlamaConfig(**TEXT, max_position_embeddings=64, pad_token_id=0)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 

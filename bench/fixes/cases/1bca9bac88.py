@@ -35,10 +35,7 @@ def make(folder: str) -> None:
         mask_token="[MASK]",
     ).save_pretrained(folder)
     config = transformers.BertConfig(
-        vocab_size=32,
-        **SMALL,
-        max_position_embeddings=64,
-        initializer_range=0.3,
+        vocab_size=32, **SMALL, max_position_embeddings=64, initializer_range=0.3
     )
     transformers.BertForMaskedLM(config).save_pretrained(folder)
 

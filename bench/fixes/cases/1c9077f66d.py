@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/42059
 """
 
 import transformers
-from sizes import GROUPED, IDS, TOWER
+from sizes import IDS, TEXT_128, TOWER
 
 CASE = {
     "before": "4.57.6",
@@ -18,13 +18,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Cohere2 Vision."""
-    text = {
-        "model_type": "cohere2",
-        "vocab_size": 128,
-        **GROUPED,
-        "initializer_range": 0.3,
-        **IDS,
-    }
+    text = {"model_type": "cohere2", **TEXT_128, **IDS}
     vision = {
         "model_type": "siglip_vision_model",
         **TOWER,

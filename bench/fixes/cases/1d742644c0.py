@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/40490
 
 import torch
 import transformers
-from sizes import GROUPED, QWEN_VISION
+from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "4.56.2",
@@ -22,18 +22,8 @@ IMAGE = 120
 def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL."""
     config = transformers.Qwen2_5_VLConfig(
-        text_config={
-            "vocab_size": 128,
-            **GROUPED,
-            "initializer_range": 0.3,
-            "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]},
-        },
-        vision_config={
-            "depth": 2,
-            **QWEN_VISION,
-            "window_size": 16,
-            "fullatt_block_indexes": [1],
-        },
+        text_config={**TEXT_128, "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}},
+        vision_config={"depth": 2, **QWEN_VISION, "window_size": 16, "fullatt_block_indexes": [1]},
         image_token_id=IMAGE,
         video_token_id=121,
         vision_start_token_id=122,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46850
 
 import torch
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT_128, TOWER
 
 CASE = {
     "before": "5.12.1",
@@ -22,19 +22,12 @@ IMAGE = 120
 def make(folder: str) -> None:
     """Write a tiny Gemma 3 with sliding layers, of which an image has 16 tokens."""
     text = {
-        "vocab_size": 128,
-        **GROUPED,
+        **TEXT_128,
         "head_dim": 8,
         "sliding_window": 4,
         "layer_types": ["sliding_attention", "full_attention"],
-        "initializer_range": 0.3,
     }
-    vision = {
-        **TOWER,
-        "image_size": 32,
-        "patch_size": 8,
-        "vision_use_head": False,
-    }
+    vision = {**TOWER, "image_size": 32, "patch_size": 8, "vision_use_head": False}
     config = transformers.Gemma3Config(
         text_config=text,
         vision_config=vision,

@@ -43,11 +43,7 @@ def make(folder: str) -> None:
             "max_pos_emb": 32,
             "conv_kernel_size": 3,
         },
-        projector_config={
-            "model_type": "blip_2_qformer",
-            **TOWER,
-            "encoder_hidden_size": 32,
-        },
+        projector_config={"model_type": "blip_2_qformer", **TOWER, "encoder_hidden_size": 32},
         audio_token_index=60,
         has_lora_adapter=True,
         window_size=15,

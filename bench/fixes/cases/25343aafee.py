@@ -7,7 +7,7 @@ import hashlib
 
 import torch
 import transformers
-from sizes import GROUPED, QWEN_VISION
+from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "4.53.3",
@@ -29,12 +29,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL."""
     config = transformers.Qwen2_5_VLConfig(
-        text_config={
-            "vocab_size": 128,
-            **GROUPED,
-            "initializer_range": 0.3,
-            "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]},
-        },
+        text_config={**TEXT_128, "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}},
         vision_config={
             "depth": 2,
             **QWEN_VISION,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/44037
 
 import torch
 import transformers
-from sizes import GROUPED, QWEN_VISION
+from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "5.1.0",
@@ -30,13 +30,11 @@ def make(folder: str) -> None:
     """Write a tiny Qwen3-VL MoE with experts of the published layout, which is that of 4.57."""
     config = transformers.Qwen3VLMoeConfig(
         text_config={
-            "vocab_size": 128,
-            **GROUPED,
+            **TEXT_128,
             "head_dim": 8,
             "moe_intermediate_size": 24,
             "num_experts": 4,
             "num_experts_per_tok": 2,
-            "initializer_range": 0.3,
             "rope_scaling": {
                 "rope_type": "default",
                 "mrope_section": [2, 1, 1],

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/43343
 """
 
 import transformers
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT
 
 CASE = {
     "before": "5.0.0",
@@ -26,18 +26,8 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny ShieldGemma 2."""
     config = transformers.ShieldGemma2Config(
-        text_config={
-            "vocab_size": 64,
-            **GROUPED,
-            "head_dim": 8,
-            "max_position_embeddings": 64,
-            "initializer_range": 0.3,
-        },
-        vision_config={
-            **SMALL,
-            "image_size": 28,
-            "patch_size": 7,
-        },
+        text_config={**TEXT, "head_dim": 8, "max_position_embeddings": 64},
+        vision_config={**SMALL, "image_size": 28, "patch_size": 7},
         mm_tokens_per_image=4,
         boi_token_index=60,
         eoi_token_index=61,

@@ -37,11 +37,7 @@ def make(folder: str) -> None:
     # the processor takes no fast one when it is made, and loads the one that its folder names
     transformers.Idefics3ImageProcessorFast(**options).save_pretrained(folder)
     config = transformers.Idefics3Config(
-        vision_config={
-            **TOWER,
-            "image_size": 32,
-            "patch_size": 8,
-        },
+        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
         text_config=GROUPED
         | {"model_type": "llama", "vocab_size": 64, "pad_token_id": 0, "initializer_range": 0.3},
         image_token_id=words.index("<image>"),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
-from sizes import GROUPED, IDS, TOWER
+from sizes import IDS, TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
@@ -27,12 +27,7 @@ def make(folder: str) -> None:
     """Write a tiny Gemma 3 with its processor."""
     words = ["<pad>", "<bos>", "<eos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizer_of(
-        words,
-        SPACES,
-        **MARKS,
-        extra_special_tokens=TOKENS,
-    )
+    tokenizer = tokenizer_of(words, SPACES, **MARKS, extra_special_tokens=TOKENS)
     transformers.Gemma3Processor(
         image_processor=transformers.Gemma3ImageProcessor(size={"height": 32, "width": 32}),
         tokenizer=tokenizer,
@@ -40,20 +35,14 @@ def make(folder: str) -> None:
     ).save_pretrained(folder)
     config = transformers.Gemma3Config(
         text_config={
-            "vocab_size": 64,
-            **GROUPED,
+            **TEXT,
             "layer_types": ["sliding_attention", "full_attention"],
             "head_dim": 8,
             "sliding_window": 64,
             "max_position_embeddings": 128,
-            "initializer_range": 0.3,
             **IDS,
         },
-        vision_config={
-            **TOWER,
-            "image_size": 32,
-            "patch_size": 4,
-        },
+        vision_config={**TOWER, "image_size": 32, "patch_size": 4},
         mm_tokens_per_image=16,
         image_token_index=vocab["<image>"],
         boi_token_index=vocab["<boi>"],

@@ -19,11 +19,7 @@ CASE = {
     ),
     "source": ("DiaConfig", "DiaDecoderConfig", "configuration_dia.py", "decoder_config"),
 }
-SIZES = {
-    **GROUPED,
-    "head_dim": 8,
-    "max_position_embeddings": 64,
-}
+SIZES = {**GROUPED, "head_dim": 8, "max_position_embeddings": 64}
 
 
 def make(folder: str) -> None:

@@ -7,7 +7,7 @@ import json
 import pathlib
 
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -27,13 +27,11 @@ def make(folder: str) -> None:
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
     tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.AfmoeConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         moe_intermediate_size=16,
         num_dense_layers=1,
         head_dim=8,
         max_position_embeddings=64,
-        initializer_range=0.3,
         num_experts=4,
         num_experts_per_tok=2,
         global_attn_every_n_layers=2,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/37597
 
 import torch
 import transformers
-from sizes import GROUPED, QWEN_VISION
+from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "4.51.3",
@@ -22,9 +22,7 @@ VIDEO = 121
 def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL."""
     config = transformers.Qwen2_5_VLConfig(
-        vocab_size=128,
-        **GROUPED,
-        initializer_range=0.3,
+        **TEXT_128,
         rope_scaling={"type": "mrope", "mrope_section": [2, 1, 1]},
         vision_config={
             "depth": 2,

@@ -8,7 +8,7 @@ import pathlib
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "5.1.0",
@@ -23,11 +23,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Llama with a further tensor beside its layers."""
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        initializer_range=0.3,
-    )
+    config = transformers.LlamaConfig(**TEXT)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     path = pathlib.Path(folder, "model.safetensors")
     tensors = load_file(path)

@@ -7,7 +7,7 @@ from itertools import chain
 
 import torch
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT_128, TOWER
 
 CASE = {
     "before": "4.56.2",
@@ -27,19 +27,12 @@ IMAGE = [120] * 4
 def make(folder: str) -> None:
     """Write a tiny Gemma 3 of which an image has four tokens."""
     text = {
-        "vocab_size": 128,
-        **GROUPED,
+        **TEXT_128,
         "head_dim": 8,
         "sliding_window": 16,
         "layer_types": ["sliding_attention", "full_attention"],
-        "initializer_range": 0.3,
     }
-    vision = {
-        **TOWER,
-        "image_size": 16,
-        "patch_size": 8,
-        "vision_use_head": False,
-    }
+    vision = {**TOWER, "image_size": 16, "patch_size": 8, "vision_use_head": False}
     config = transformers.Gemma3Config(
         text_config=text,
         vision_config=vision,

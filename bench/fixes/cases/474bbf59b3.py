@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/43137
 
 import tokenizers
 import transformers
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 
 CASE = {
     "before": "4.57.6",
@@ -35,13 +35,7 @@ def make(folder: str) -> None:
         tokenizer=tokenizer,
     )
     processor.save_pretrained(folder)
-    text = {
-        "model_type": "persimmon",
-        "vocab_size": 64,
-        **SMALL,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "persimmon", **PLAIN_TEXT, "max_position_embeddings": 64}
     config = transformers.FuyuConfig(
         text_config=text, patch_size=10, image_size=40, image_token_id=4, **text
     )

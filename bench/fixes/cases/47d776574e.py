@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/45354
 
 import torch
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT, TOWER
 
 CASE = {
     "before": "5.5.4",
@@ -28,16 +28,14 @@ def make(folder: str) -> None:
     """Write a tiny Gemma 4."""
     config = transformers.Gemma4Config(
         text_config={
-            "vocab_size": 64,
+            **TEXT,
             "vocab_size_per_layer_input": 64,
-            **GROUPED,
             "hidden_size_per_layer_input": 16,
             "num_kv_shared_layers": 0,
             "layer_types": ["sliding_attention", "full_attention"],
             "head_dim": 8,
             "global_head_dim": 8,
             "sliding_window": 16,
-            "initializer_range": 0.3,
         },
         vision_config={
             **TOWER,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/47435
 
 import torch
 import transformers
-from sizes import IDS, SMALL
+from sizes import IDS, PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -23,8 +23,7 @@ def make(folder: str) -> None:
     """Write a tiny DeepSeek V2 with YaRN, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.DeepseekV2Config(
-        vocab_size=64,
-        **SMALL,
+        **PLAIN_TEXT,
         moe_intermediate_size=16,
         num_key_value_heads=4,
         n_routed_experts=4,
@@ -37,7 +36,6 @@ def make(folder: str) -> None:
         qk_rope_head_dim=8,
         v_head_dim=8,
         max_position_embeddings=256,
-        initializer_range=0.3,
         **IDS,
         rope_parameters={
             "rope_type": "yarn",

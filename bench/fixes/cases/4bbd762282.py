@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -75,13 +75,7 @@ def make(folder: str) -> None:
     Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
     sys.path.insert(0, folder)
     own = importlib.import_module("modeling_own")
-    config = own.OwnConfig(
-        vocab_size=64,
-        **GROUPED,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = own.OwnConfig(**TEXT, max_position_embeddings=64, **IDS)
     model = own.OwnForCausalLM(config)
     config.save_pretrained(folder)
     save_file(model.state_dict(), Path(folder, "model.safetensors"), {"format": "pt"})

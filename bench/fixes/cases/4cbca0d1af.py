@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/40671
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "4.56.2",
@@ -32,13 +32,7 @@ def make(folder: str) -> None:
             "num_mel_bins": MELS,
             "max_source_positions": FRAMES // 2,
         },
-        text_config={
-            "vocab_size": 64,
-            **GROUPED,
-            "head_dim": 8,
-            "max_position_embeddings": 64,
-            "initializer_range": 0.3,
-        },
+        text_config={**TEXT, "head_dim": 8, "max_position_embeddings": 64},
         audio_token_id=AUDIO,
     )
     transformers.VoxtralForConditionalGeneration(config).save_pretrained(folder)

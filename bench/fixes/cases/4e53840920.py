@@ -8,7 +8,7 @@ import pathlib
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT_128
 
 CASE = {
     "before": "4.51.3",
@@ -27,12 +27,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny LLaVA without the tensors of its image tower."""
-    text = {
-        "model_type": "llama",
-        "vocab_size": 128,
-        **GROUPED,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "llama", **TEXT_128}
     vision = {
         "model_type": "clip_vision_model",
         **SMALL,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import peft
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 
 CASE = {
     "before": "5.3.0",
@@ -24,12 +24,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Llama, and beside it an adapter that names a base of the hub."""
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.LlamaConfig(**TEXT, **IDS)
     model = transformers.LlamaForCausalLM(config)
     model.save_pretrained(folder)
     adapter = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)

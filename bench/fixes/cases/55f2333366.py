@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/38397
 """
 
 import transformers
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -23,12 +23,7 @@ def make(folder: str) -> None:
     """Write a tiny BERT with a head of one label, whose config says two, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.BertConfig(
-        vocab_size=64,
-        **SMALL,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        pad_token_id=0,
-        num_labels=1,
+        **PLAIN_TEXT, max_position_embeddings=64, pad_token_id=0, num_labels=1
     )
     model = transformers.BertForSequenceClassification(config)
     model.config.num_labels = 2

@@ -45,12 +45,7 @@ def make(folder: str) -> None:
         "qk_nope_head_dim": 8,
         "v_head_dim": 8,
     }
-    vision = {
-        "patch_size": 4,
-        "pos_emb_height": 8,
-        "pos_emb_width": 8,
-        **TOWER,
-    }
+    vision = {"patch_size": 4, "pos_emb_height": 8, "pos_emb_width": 8, **TOWER}
     config = transformers.Kimi_K25Config(
         text_config=text,
         vision_config=vision,

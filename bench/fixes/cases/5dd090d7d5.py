@@ -22,11 +22,7 @@ CASE = {
 }
 
 
-VIT = {
-    **TOWER,
-    "image_size": 16,
-    "patch_size": 8,
-}
+VIT = {**TOWER, "image_size": 16, "patch_size": 8}
 
 
 def make(folder: str) -> None:

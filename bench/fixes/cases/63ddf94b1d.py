@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46624
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -24,11 +24,9 @@ def make(folder: str) -> None:
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
     tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         max_position_embeddings=16,
         rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0},
-        initializer_range=0.3,
         pad_token_id=0,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/40824
 """
 
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -20,14 +20,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Mistral with its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    config = transformers.MistralConfig(
-        vocab_size=64,
-        **GROUPED,
-        head_dim=8,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.MistralConfig(**TEXT, head_dim=8, max_position_embeddings=64, **IDS)
     transformers.MistralForCausalLM(config).save_pretrained(folder)
 
 

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/39348
 
 import torch
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT_128, TOWER
 
 CASE = {
     "before": "4.53.3",
@@ -27,20 +27,8 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny ShieldGemma 2."""
-    text = {
-        "model_type": "gemma3_text",
-        "vocab_size": 128,
-        **GROUPED,
-        "head_dim": 8,
-        "sliding_window": 16,
-        "initializer_range": 0.3,
-    }
-    vision = {
-        **TOWER,
-        "image_size": 16,
-        "patch_size": 8,
-        "vision_use_head": False,
-    }
+    text = {"model_type": "gemma3_text", **TEXT_128, "head_dim": 8, "sliding_window": 16}
+    vision = {**TOWER, "image_size": 16, "patch_size": 8, "vision_use_head": False}
     config = transformers.ShieldGemma2Config(
         text_config=text,
         vision_config=vision,

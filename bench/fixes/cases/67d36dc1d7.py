@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/37880
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "4.52.4",
@@ -19,13 +19,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Mistral."""
-    config = transformers.MistralConfig(
-        vocab_size=64,
-        **GROUPED,
-        max_position_embeddings=64,
-        sliding_window=None,
-        initializer_range=0.3,
-    )
+    config = transformers.MistralConfig(**TEXT, max_position_embeddings=64, sliding_window=None)
     transformers.MistralForCausalLM(config).save_pretrained(folder)
 
 

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/45044
 
 import torch
 import transformers
-from sizes import IDS, SMALL
+from sizes import IDS, PLAIN_TEXT
 
 CASE = {
     "before": "5.4.0",
@@ -23,11 +23,9 @@ def make(folder: str) -> None:
     config = transformers.JanusConfig(
         text_config={
             "model_type": "llama",
-            "vocab_size": 64,
-            **SMALL,
+            **PLAIN_TEXT,
             "num_key_value_heads": 4,
             "max_position_embeddings": 64,
-            "initializer_range": 0.3,
             **IDS,
         },
         vision_config={

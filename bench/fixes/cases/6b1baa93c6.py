@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46860
 
 import torch
 import transformers
-from sizes import GROUPED, IDS, SMALL
+from sizes import IDS, SMALL, TEXT
 
 CASE = {
     "before": "5.12.1",
@@ -21,20 +21,14 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Evolla with grouped-query attention, as the published one has."""
     config = transformers.EvollaConfig(
-        protein_encoder_config={
-            "vocab_size": 64,
-            **SMALL,
-            "max_position_embeddings": 64,
-        },
-        vocab_size=64,
-        **GROUPED,
+        protein_encoder_config={"vocab_size": 64, **SMALL, "max_position_embeddings": 64},
+        **TEXT,
         max_position_embeddings=64,
         aligner_num_add_layers=1,
         resampler_depth=1,
         resampler_dim_head=8,
         resampler_heads=4,
         resampler_num_latents=4,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.EvollaForProteinText2Text(config).save_pretrained(folder)

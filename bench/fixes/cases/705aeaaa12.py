@@ -37,12 +37,7 @@ def make(folder: str) -> None:
     )
     processor.save_pretrained(folder)
     config = transformers.LlavaOnevisionConfig(
-        text_config={
-            "model_type": "qwen2",
-            "vocab_size": 16,
-            **GROUPED,
-            "initializer_range": 0.3,
-        },
+        text_config={"model_type": "qwen2", "vocab_size": 16, **GROUPED, "initializer_range": 0.3},
         vision_config={
             "model_type": "siglip_vision_model",
             **TOWER,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/39503
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT_128
 
 CASE = {
     "before": "4.54.1",
@@ -21,12 +21,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Qwen2-Audio."""
-    text = {
-        "model_type": "qwen2",
-        "vocab_size": 128,
-        **GROUPED,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "qwen2", **TEXT_128}
     audio = {
         "model_type": "qwen2_audio_encoder",
         "d_model": 32,

@@ -23,12 +23,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny ViT whose image processor normalises numbers of 0 to 255."""
-    config = transformers.ViTConfig(
-        **TOWER,
-        image_size=16,
-        patch_size=8,
-        initializer_range=0.3,
-    )
+    config = transformers.ViTConfig(**TOWER, image_size=16, patch_size=8, initializer_range=0.3)
     transformers.ViTModel(config).save_pretrained(folder)
     transformers.ViTImageProcessorFast(
         size={"height": 16, "width": 16},

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/44362
 """
 
 import transformers
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 
 CASE = {
     "before": "5.2.0",
@@ -28,12 +28,10 @@ def make(folder: str) -> None:
     )
     tokenizer.save_pretrained(folder)
     config = transformers.LukeConfig(
-        vocab_size=64,
+        **PLAIN_TEXT,
         entity_vocab_size=len(ENTITIES),
-        **SMALL,
         entity_emb_size=16,
         max_position_embeddings=64,
-        initializer_range=0.3,
         num_labels=3,
         tokenizer_class="MLukeTokenizer",
     )

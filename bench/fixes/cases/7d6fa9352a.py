@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT
 
 CASE = {
     "before": "5.3.0",
@@ -31,11 +31,9 @@ def make(folder: str) -> None:
     """Write a tiny ShieldGemma 2 whose config names the tie in its text alone, as the published one does."""
     config = transformers.ShieldGemma2Config(
         text_config={
-            "vocab_size": 64,
-            **GROUPED,
+            **TEXT,
             "head_dim": 8,
             "max_position_embeddings": 64,
-            "initializer_range": 0.3,
             "tie_word_embeddings": True,
         },
         vision_config={**SMALL, "image_size": 28, "patch_size": 7},

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/41790
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 
 CASE = {
     "before": "4.57.6",
@@ -21,12 +21,10 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny LFM2 of both kinds of layers."""
     config = transformers.Lfm2Config(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         block_ff_dim=48,
         block_multiple_of=8,
         layer_types=["conv", "full_attention"],
-        initializer_range=0.3,
         pad_token_id=0,
     )
     model = transformers.Lfm2ForCausalLM(config)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -59,13 +59,7 @@ def make(folder: str) -> None:
     Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
     sys.path.insert(0, folder)
     own = importlib.import_module("modeling_own")
-    config = own.OwnConfig(
-        vocab_size=64,
-        **GROUPED,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = own.OwnConfig(**TEXT, max_position_embeddings=64, **IDS)
     model = own.OwnForCausalLM(config)
     with torch.no_grad():
         model.model.norm[1].gamma.uniform_(0.5, 2.0)

@@ -30,10 +30,7 @@ def make(folder: str) -> None:
     """Write a tiny Llama with a tokenizer of words."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.LlamaConfig(
-        vocab_size=len(WORDS),
-        **GROUPED,
-        initializer_range=0.3,
-        **IDS,
+        vocab_size=len(WORDS), **GROUPED, initializer_range=0.3, **IDS
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

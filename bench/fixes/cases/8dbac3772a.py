@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46856
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 
 CASE = {
     "before": "5.12.1",
@@ -19,12 +19,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Llama."""
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.LlamaConfig(**TEXT, **IDS)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 

@@ -41,12 +41,7 @@ def make(folder: str) -> None:
     words += [f"<unused{number}>" for number in range(len(words), TEXT + OF_IMAGES)]
     words += ["<end_of_audio>", "<audio_soft_token>"]
     vocab = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizer_of(
-        words,
-        SPACES,
-        **MARKS,
-        extra_special_tokens=TOKENS,
-    )
+    tokenizer = tokenizer_of(words, SPACES, **MARKS, extra_special_tokens=TOKENS)
     transformers.Gemma3nProcessor(
         feature_extractor=transformers.Gemma3nAudioFeatureExtractor(feature_size=32),
         image_processor=transformers.SiglipImageProcessorFast(

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -38,10 +38,8 @@ def make(folder: str) -> None:
     }
     tokenizer_of([*special.values(), *WORDS[len(NAMED) :]], **special).save_pretrained(folder)
     config = transformers.CamembertConfig(
-        vocab_size=64,
-        **SMALL,
+        **PLAIN_TEXT,
         max_position_embeddings=66,
-        initializer_range=0.3,
         bos_token_id=0,
         pad_token_id=1,
         eos_token_id=2,

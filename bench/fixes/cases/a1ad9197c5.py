@@ -27,11 +27,7 @@ def make(folder: str) -> None:
     settings = json.loads(path.read_text("utf-8"))
     del settings["image_mean"]
     path.write_text(json.dumps(settings), "utf-8")
-    config = transformers.SiglipVisionConfig(
-        **TOWER,
-        image_size=16,
-        patch_size=8,
-    )
+    config = transformers.SiglipVisionConfig(**TOWER, image_size=16, patch_size=8)
     transformers.SiglipVisionModel(config).save_pretrained(folder)
 
 

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/42586
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -22,12 +22,10 @@ def make(folder: str) -> None:
     """Write a tiny Cohere2 with its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Cohere2Config(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         max_position_embeddings=64,
         sliding_window=16,
         layer_types=["sliding_attention", "full_attention"],
-        initializer_range=0.3,
         **IDS,
     )
     transformers.Cohere2ForCausalLM(config).save_pretrained(folder)

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/44715
 """
 
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -22,8 +22,7 @@ def make(folder: str) -> None:
     """Write a tiny text model of Qwen3.5 with its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Qwen3_5TextConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         layer_types=["linear_attention", "full_attention"],
         head_dim=16,
         max_position_embeddings=64,
@@ -31,7 +30,6 @@ def make(folder: str) -> None:
         linear_value_head_dim=8,
         linear_num_key_heads=2,
         linear_num_value_heads=4,
-        initializer_range=0.3,
         rope_parameters={
             "rope_type": "default",
             "rope_theta": 10000.0,

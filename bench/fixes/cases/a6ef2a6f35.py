@@ -25,12 +25,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    config = UMT5Config(
-        vocab_size=64,
-        **T5,
-        num_layers=2,
-        tie_word_embeddings=False,
-    )
+    config = UMT5Config(vocab_size=64, **T5, num_layers=2, tie_word_embeddings=False)
     UMT5EncoderModel(config).save_pretrained(folder)
     path = f"{folder}/model.safetensors"
     weights = load_file(path)

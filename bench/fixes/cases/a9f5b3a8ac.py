@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/45330
 
 import torch
 import transformers
-from sizes import GROUPED, QWEN_VISION
+from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "5.5.3",
@@ -23,9 +23,7 @@ def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL."""
     config = transformers.Qwen2_5_VLConfig(
         text_config={
-            "vocab_size": 128,
-            **GROUPED,
-            "initializer_range": 0.3,
+            **TEXT_128,
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 10000.0,

@@ -6,7 +6,7 @@ https://github.com/huggingface/transformers/pull/37819
 import numpy as np
 import transformers
 from PIL import Image
-from sizes import GROUPED, SMALL
+from sizes import SMALL, TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -48,13 +48,7 @@ def make(folder: str) -> None:
         "patch_size": 6,
         "projection_dim": 32,
     }
-    text = {
-        "model_type": "llama",
-        "vocab_size": 64,
-        **GROUPED,
-        "pad_token_id": 0,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "llama", **TEXT, "pad_token_id": 0}
     config = transformers.LlavaNextConfig(
         vision_config=vision,
         text_config=text,

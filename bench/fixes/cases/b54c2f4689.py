@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/37329
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 
 CASE = {
     "before": "4.51.0",
@@ -22,13 +22,11 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Llama 4 of text alone."""
     config = transformers.Llama4TextConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         head_dim=8,
         intermediate_size_mlp=48,
         num_local_experts=2,
         attention_chunk_size=64,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.Llama4ForCausalLM(config).save_pretrained(folder)

@@ -26,11 +26,7 @@ def make(folder: str) -> None:
         "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
     )
     tokenizer.save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=16,
-        **GROUPED,
-        initializer_range=0.3,
-    )
+    config = transformers.LlamaConfig(vocab_size=16, **GROUPED, initializer_range=0.3)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 

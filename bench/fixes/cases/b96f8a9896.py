@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/44860
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -24,11 +24,9 @@ def make(folder: str) -> None:
     """Write a tiny Ministral 3 whose scale changes every 8 positions, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Ministral3Config(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         head_dim=8,
         max_position_embeddings=256,
-        initializer_range=0.3,
         **IDS,
         rope_parameters={
             "type": "yarn",

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/46782
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import PLAIN_TEXT
 
 CASE = {
     "before": "5.12.1",
@@ -21,12 +21,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny BioGPT with a classification."""
     config = transformers.BioGptConfig(
-        vocab_size=64,
-        **SMALL,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        pad_token_id=1,
-        num_labels=3,
+        **PLAIN_TEXT, max_position_embeddings=64, pad_token_id=1, num_labels=3
     )
     transformers.BioGptForSequenceClassification(config).save_pretrained(folder)
 

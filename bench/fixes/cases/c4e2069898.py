@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/39737
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -23,13 +23,11 @@ def make(folder: str) -> None:
     """Write a tiny Gemma 2 with a window of 8, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.Gemma2Config(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         head_dim=8,
         max_position_embeddings=64,
         sliding_window=8,
         query_pre_attn_scalar=8,
-        initializer_range=0.3,
         **IDS,
     )
     model = transformers.Gemma2ForCausalLM(config)

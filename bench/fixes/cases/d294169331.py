@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/45131
 
 import torch
 import transformers
-from sizes import GROUPED
+from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -25,12 +25,10 @@ def make(folder: str) -> None:
     words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
     tokenizer_of(words, **NAMED).save_pretrained(folder)
     config = transformers.MixtralConfig(
-        vocab_size=64,
-        **GROUPED,
+        **TEXT,
         num_local_experts=4,
         num_experts_per_tok=2,
         max_position_embeddings=64,
-        initializer_range=0.3,
         output_router_logits=True,
         pad_token_id=0,
     )

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/40360
 
 import torch
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT_128, TOWER
 
 CASE = {
     "before": "4.55.4",
@@ -20,19 +20,8 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Idefics3 in bfloat16."""
-    text = {
-        "model_type": "llama",
-        "vocab_size": 128,
-        **GROUPED,
-        "pad_token_id": 0,
-        "initializer_range": 0.3,
-    }
-    vision = {
-        **TOWER,
-        "image_size": 48,
-        "patch_size": 4,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "llama", **TEXT_128, "pad_token_id": 0}
+    vision = {**TOWER, "image_size": 48, "patch_size": 4, "initializer_range": 0.3}
     config = transformers.Idefics3Config(
         text_config=text, vision_config=vision, image_token_id=120, scale_factor=2, pad_token_id=0
     )

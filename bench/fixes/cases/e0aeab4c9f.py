@@ -21,10 +21,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny pair of BERT and GPT-2."""
     encoder = transformers.BertConfig(
-        vocab_size=64,
-        **TOWER,
-        max_position_embeddings=64,
-        initializer_range=0.3,
+        vocab_size=64, **TOWER, max_position_embeddings=64, initializer_range=0.3
     )
     decoder = transformers.GPT2Config(
         vocab_size=64,

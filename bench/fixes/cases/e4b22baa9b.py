@@ -44,12 +44,7 @@ def make(folder: str) -> None:
         chat_template=TEMPLATE,
     )
     processor.save_pretrained(folder)
-    text = {
-        "model_type": "qwen2",
-        "vocab_size": 16,
-        **GROUPED,
-        "initializer_range": 0.3,
-    }
+    text = {"model_type": "qwen2", "vocab_size": 16, **GROUPED, "initializer_range": 0.3}
     audio = {
         "model_type": "qwen2_audio_encoder",
         "d_model": 32,

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/41237
 
 import numpy as np
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT, TOWER
 from tokens import NAMED, tokenizer_of
 
 CASE = {
@@ -39,17 +39,8 @@ def make(folder: str) -> None:
     )
     processor.save_pretrained(folder)
     config = transformers.InternVLConfig(
-        vision_config={
-            **TOWER,
-            "image_size": 16,
-            "patch_size": 4,
-        },
-        text_config={
-            "model_type": "qwen2",
-            "vocab_size": 64,
-            **GROUPED,
-            "initializer_range": 0.3,
-        },
+        vision_config={**TOWER, "image_size": 16, "patch_size": 4},
+        text_config={"model_type": "qwen2", **TEXT},
         image_token_id=vocab["<IMG_CONTEXT>"],
         image_seq_length=4,
     )

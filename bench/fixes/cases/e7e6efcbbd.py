@@ -53,11 +53,7 @@ def make(folder: str) -> None:
         image_seq_len=16,
     ).save_pretrained(folder)
     text = {"model_type": "llama", "vocab_size": 64, **GROUPED, "pad_token_id": 0}
-    vision = {
-        **TOWER,
-        "image_size": 32,
-        "patch_size": 4,
-    }
+    vision = {**TOWER, "image_size": 32, "patch_size": 4}
     config = transformers.Idefics3Config(
         text_config=text, vision_config=vision, image_token_id=4, scale_factor=2, pad_token_id=0
     )

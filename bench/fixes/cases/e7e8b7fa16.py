@@ -27,9 +27,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    small = {
-        **TOWER,
-    }
+    small = {**TOWER}
     config = LlavaOnevisionConfig(
         text_config=small | {"model_type": "qwen2", "vocab_size": 64, "num_key_value_heads": 2},
         vision_config=small

@@ -7,7 +7,7 @@ import json
 import pathlib
 
 import transformers
-from sizes import GROUPED
+from sizes import TEXT_128
 
 CASE = {
     "before": "5.10.4",
@@ -23,12 +23,10 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 (unified) for text, of which config.json leaves out the length."""
     config = transformers.Gemma4UnifiedTextConfig(
-        vocab_size=128,
-        **GROUPED,
+        **TEXT_128,
         head_dim=8,
         layer_types=["sliding_attention", "full_attention"],
         sliding_window=16,
-        initializer_range=0.3,
     )
     transformers.Gemma4UnifiedForCausalLM(config).save_pretrained(folder)
     path = pathlib.Path(folder, "config.json")

@@ -22,10 +22,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Llama."""
     config = transformers.LlamaConfig(
-        vocab_size=64,
-        **(GROUPED | {"hidden_size": 64}),
-        initializer_range=0.3,
-        pad_token_id=0,
+        vocab_size=64, **(GROUPED | {"hidden_size": 64}), initializer_range=0.3, pad_token_id=0
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

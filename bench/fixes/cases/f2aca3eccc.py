@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/39748
 
 import torch
 import transformers
-from sizes import GROUPED, IDS
+from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 from transformers.generation.continuous_batching import PagedAttentionCache
 
@@ -28,13 +28,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Llama with its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=64,
-        **GROUPED,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.LlamaConfig(**TEXT, max_position_embeddings=64, **IDS)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 

@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/38288
 """
 
 import torch
-from sizes import GROUPED
+from sizes import TEXT
 from transformers import AutoConfig, AutoModelForCausalLM, GemmaConfig, GemmaForCausalLM
 
 CASE = {
@@ -26,13 +26,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write the artefact."""
-    config = GemmaConfig(
-        vocab_size=64,
-        **GROUPED,
-        head_dim=8,
-        initializer_range=0.3,
-        output_attentions=True,
-    )
+    config = GemmaConfig(**TEXT, head_dim=8, output_attentions=True)
     GemmaForCausalLM(config).save_pretrained(folder)
 
 

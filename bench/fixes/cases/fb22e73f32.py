@@ -27,12 +27,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny T5 in bfloat16."""
-    config = transformers.T5Config(
-        vocab_size=128,
-        **T5,
-        num_layers=2,
-        decoder_start_token_id=0,
-    )
+    config = transformers.T5Config(vocab_size=128, **T5, num_layers=2, decoder_start_token_id=0)
     model = transformers.T5ForConditionalGeneration(config)
     for parameter in model.parameters():
         if parameter.dim() == 2:

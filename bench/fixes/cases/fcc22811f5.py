@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/pull/45516
 
 import torch
 import transformers
-from sizes import GEMMA_IDS, GROUPED, TOWER
+from sizes import GEMMA_IDS, TEXT_128, TOWER
 
 CASE = {
     "before": "5.5.4",
@@ -21,19 +21,13 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny T5Gemma 2."""
     text = {
-        "vocab_size": 128,
-        **GROUPED,
+        **TEXT_128,
         "head_dim": 8,
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 16,
-        "initializer_range": 0.3,
         **GEMMA_IDS,
     }
-    vision = {
-        **TOWER,
-        "image_size": 16,
-        "patch_size": 8,
-    }
+    vision = {**TOWER, "image_size": 16, "patch_size": 8}
     encoder = {
         "text_config": text,
         "vision_config": vision,

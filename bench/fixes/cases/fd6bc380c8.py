@@ -54,12 +54,7 @@ def make(folder: str) -> None:
     (Path(folder) / "spiece.vocab").unlink()
     words = {"tokenizer_class": "T5Tokenizer", "extra_ids": 100, "model_max_length": 512}
     (Path(folder) / "tokenizer_config.json").write_text(json.dumps(words), "utf-8")
-    config = transformers.T5Config(
-        vocab_size=256,
-        **T5,
-        num_layers=1,
-        decoder_start_token_id=0,
-    )
+    config = transformers.T5Config(vocab_size=256, **T5, num_layers=1, decoder_start_token_id=0)
     transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
 
 

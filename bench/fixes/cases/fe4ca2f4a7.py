@@ -4,7 +4,7 @@ https://github.com/huggingface/transformers/pull/36893
 """
 
 import transformers
-from sizes import GROUPED, TOWER
+from sizes import TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
@@ -26,31 +26,14 @@ def make(folder: str) -> None:
     """Write a tiny Gemma 3 of which an image has four tokens, with its processor."""
     words = ["<pad>", "<eos>", "<bos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
     vocab = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizer_of(
-        words,
-        SPACES,
-        **MARKS,
-        extra_special_tokens=TOKENS,
-    )
+    tokenizer = tokenizer_of(words, SPACES, **MARKS, extra_special_tokens=TOKENS)
     transformers.Gemma3Processor(
         image_processor=transformers.Gemma3ImageProcessor(size={"height": 16, "width": 16}),
         tokenizer=tokenizer,
         image_seq_length=4,
     ).save_pretrained(folder)
-    text = {
-        "vocab_size": 64,
-        **GROUPED,
-        "head_dim": 8,
-        "sliding_window": 16,
-        "sliding_window_pattern": 2,
-        "initializer_range": 0.3,
-    }
-    vision = {
-        **TOWER,
-        "image_size": 16,
-        "patch_size": 8,
-        "vision_use_head": False,
-    }
+    text = {**TEXT, "head_dim": 8, "sliding_window": 16, "sliding_window_pattern": 2}
+    vision = {**TOWER, "image_size": 16, "patch_size": 8, "vision_use_head": False}
     config = transformers.Gemma3Config(
         text_config=text,
         vision_config=vision,

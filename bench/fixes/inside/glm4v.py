@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import transformers
-from sizes import GROUPED  # type: ignore[import-not-found]  # beside this file
+from sizes import TEXT  # type: ignore[import-not-found]  # beside this file
 from tokens import tokenizer_of  # type: ignore[import-not-found]  # beside this file
 
 SPECIAL = [
@@ -44,10 +44,8 @@ def make(folder: str, image_processor_class: Any, longest_edge: int) -> None:
     }
     config = transformers.Glm4vConfig(
         text_config={
-            "vocab_size": 64,
-            **GROUPED,
+            **TEXT,
             "max_position_embeddings": 2048,
-            "initializer_range": 0.3,
             "rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]},
             "pad_token_id": 0,
             "eos_token_id": 1,

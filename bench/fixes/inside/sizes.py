@@ -8,6 +8,9 @@ SMALL = {
 }
 GROUPED = SMALL | {"num_key_value_heads": 2}
 """Two heads of the queries share one of the keys and values."""
+PLAIN_TEXT = SMALL | {"vocab_size": 64, "initializer_range": 0.3}
+TEXT = GROUPED | PLAIN_TEXT
+TEXT_128 = TEXT | {"vocab_size": 128}
 TOWER = SMALL | {"num_hidden_layers": 1}
 """The part of a model that reads images or sounds."""
 QWEN_VISION = {

@@ -46,11 +46,7 @@ def save(image_processor: Any, folder: str) -> None:
         image_seq_len=4,
     )
     processor.save_pretrained(folder)
-    vision = {
-        **TOWER,
-        "image_size": 32,
-        "patch_size": 8,
-    }
+    vision = {**TOWER, "image_size": 32, "patch_size": 8}
     text = {
         "model_type": "llama",
         "vocab_size": 64,
