@@ -2,11 +2,15 @@
 
 ``python -m bench.fixes.proof SHA ...`` proves some cases (all without an argument) and prints both
 observations. Each release has an environment of its own, made by uv and kept.
+
+A script is named after its commit, github.com/huggingface/transformers/commit/SHA. What its draw says of the
+commit, such as the pull request and the releases around it, stands there alone.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import shutil
@@ -18,6 +22,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from bench.fixes.draw import DRAWS, drawn
 from bench.place import WORK
 
 CASES = Path(__file__).parent / "cases"
@@ -38,12 +43,12 @@ class Case(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     before: str
-    """The last release without the fix."""
+    """The last release without the fix; by default that of the draw, and so are ``after`` and ``area``."""
     after: str
     """The first one with it."""
+    area: str
     symptom: str
     """What a user sees, in one line."""
-    area: str
     made: str = ""
     """Which of both makes the artefact; '' for ``before``."""
     options: tuple[str, ...] = ()
@@ -76,9 +81,23 @@ def read(path: Path) -> Case:
     """Return what a script says of itself, without running it."""
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CASE":
-            return Case.model_validate(ast.literal_eval(node.value))
+            return Case.model_validate(_drawn(path.stem) | ast.literal_eval(node.value))
     msg = f"{path} has no CASE"
     raise SystemExit(msg)
+
+
+def _drawn(sha: str) -> dict[str, str]:
+    """Return what a draw says of a commit; {} if none has it."""
+    commit = commits().get(sha)
+    if commit is None:
+        return {}
+    return {"before": commit["before"], "after": commit["after"], "area": commit["areas"][0]}
+
+
+@functools.cache
+def commits() -> dict[str, dict[str, Any]]:
+    """Return the commits of all draws by their shas."""
+    return {each["sha"]: each for path in sorted(DRAWS.glob("*.yaml")) for each in drawn(path)}
 
 
 def prove(path: Path) -> dict[str, Any]:

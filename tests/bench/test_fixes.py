@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from bench.fixes import draw, page, proof, run
 from bench.fixes.judge import judge
@@ -131,6 +132,17 @@ def test_each_script_has_an_expectation_and_each_proven_case_a_script():
     for case in scripts.values():
         assert case.source
         assert case.signals or case.findings or case.failure or case.says
+
+
+def test_a_script_states_what_differs_from_its_draw_and_has_the_rest_of_it(tmp_path):
+    for path in proof.CASES.glob("*.py"):
+        case, text = proof.read(path), path.read_text("utf-8")
+        for name, value in proof._drawn(path.stem).items():
+            assert (getattr(case, name) != value) == (f'    "{name}": "' in text), path.name
+    script = tmp_path / "unknown.py"
+    script.write_text('CASE = {"symptom": "x"}\n', "utf-8")
+    with pytest.raises(ValidationError, match="before"):
+        proof.read(script)
 
 
 def test_an_expectation_changes_no_run(tmp_path):

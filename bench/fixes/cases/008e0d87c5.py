@@ -1,7 +1,4 @@
-"""A LLaVA is saved under the names that its checkpoint had.
-
-https://github.com/huggingface/transformers/pull/38385
-"""
+"""A LLaVA is saved under the names that its checkpoint had."""
 
 import pathlib
 import tempfile
@@ -16,7 +13,6 @@ CASE = {
     "after": "4.52.4",
     "made": "4.52.4",
     "symptom": "save_pretrained of a LLaVA gives the tensors other names than the checkpoint it came from",
-    "area": "loading and saving",
     "says": (
         r"model\.language_model\.",
         r"model\.vision_tower\.",

@@ -1,7 +1,4 @@
-"""The cache of Nemotron-H has a layer for each of its "mlp" layers.
-
-https://github.com/huggingface/transformers/pull/47535
-"""
+"""The cache of Nemotron-H has a layer for each of its "mlp" layers."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "every forward of a Nemotron-H with an mlp layer raises KeyError: 'mlp' when it makes its cache",
-    "area": "computation",
     "failure": "'mlp'",
     "says": (r"KeyError.*'?mlp'?",),
     "source": ("LAYER_TYPE", "DynamicCache", "cache_utils.py", "NemotronH"),

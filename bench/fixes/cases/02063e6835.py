@@ -1,7 +1,4 @@
-"""Names of rope keys to ignore may be a list, as JSON has them.
-
-https://github.com/huggingface/transformers/pull/45069
-"""
+"""Names of rope keys to ignore may be a list, as JSON has them."""
 
 import json
 import pathlib
@@ -10,8 +7,6 @@ from sizes import TEXT
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 
 CASE = {
-    "before": "5.4.0",
-    "after": "5.5.0",
     "symptom": "loading a config whose ignore_keys_at_rope_validation is a list raises TypeError",
     "area": "loading and saving",
     "failure": "unsupported operand type(s) for -=",

@@ -1,14 +1,9 @@
-"""AutoConfig and AutoModel know FastSpeech2Conformer with its vocoder.
-
-https://github.com/huggingface/transformers/pull/38207
-"""
+"""AutoConfig and AutoModel know FastSpeech2Conformer with its vocoder."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "AutoModel does not load a FastSpeech2Conformer with its vocoder: unknown model type",
     "area": "loading and saving",
     "signals": ("load",),

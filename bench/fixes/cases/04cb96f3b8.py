@@ -1,17 +1,11 @@
-"""Gemma 4's processor counts the tokens of sounds of given lengths.
-
-https://github.com/huggingface/transformers/pull/46416
-"""
+"""Gemma 4's processor counts the tokens of sounds of given lengths."""
 
 import transformers
 from sizes import TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
-    "before": "5.10.4",
-    "after": "5.11.0",
     "symptom": "a server that asks Gemma 4's processor for the tokens of a sound gets AttributeError",
-    "area": "processor",
     "packages": ("torchvision",),
     "failure": "_compute_audio_num_tokens",
     "says": (r"_compute_audio_num_tokens", r"audio_lengths"),

@@ -1,14 +1,9 @@
-"""DETA's class head has one bias, and its model loads.
-
-https://github.com/huggingface/transformers/pull/40878
-"""
+"""DETA's class head has one bias, and its model loads."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "made": "4.57.1",
     "symptom": "DETA does not load, or its heads do not",
     "area": "loading and saving",

@@ -1,16 +1,10 @@
-"""Apertus keeps the parameters of its xIELU in the dtype of the model, not always in bfloat16.
-
-https://github.com/huggingface/transformers/pull/42864
-"""
+"""Apertus keeps the parameters of its xIELU in the dtype of the model, not always in bfloat16."""
 
 import transformers
 from sizes import IDS, TEXT
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "Apertus computes xIELU with bfloat16 parameters in a float32 model, and raises in a float16 one",
-    "area": "computation",
     "signals": ("weights", "buffers", "logits", "hidden_states", "greedy"),
     "failure": "to have the same dtype",
     "says": (r"act_fn\.(alpha_[pn]|beta|eps)", r"(?i)xielu"),

@@ -1,7 +1,4 @@
-"""A model loads without accelerate.
-
-https://github.com/huggingface/transformers/pull/37337
-"""
+"""A model loads without accelerate."""
 
 import torch
 import transformers
@@ -11,7 +8,6 @@ CASE = {
     "before": "4.51.0",
     "after": "4.51.1",
     "symptom": "from_pretrained raises NameError for every model where accelerate is not installed",
-    "area": "loading and saving",
     "failure": "init_empty_weights",
     "says": (r"init_empty_weights",),
     "source": ("get_init_context", "init_empty_weights", "modeling_utils.py"),

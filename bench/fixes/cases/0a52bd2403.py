@@ -1,7 +1,4 @@
-"""Qwen2 masks no window where its config switches the window off.
-
-https://github.com/huggingface/transformers/pull/38045
-"""
+"""Qwen2 masks no window where its config switches the window off."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "Qwen2 attends to a sliding window although use_sliding_window is false: other logits for a longer text",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy", "outputs", "decode", "mask"),
     "says": (r"sliding_window", r"use_sliding_window"),
     "source": (

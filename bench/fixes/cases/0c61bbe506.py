@@ -1,7 +1,4 @@
-"""Inkling takes a prompt with a static cache that is longer than the prompt.
-
-https://github.com/huggingface/transformers/pull/47359
-"""
+"""Inkling takes a prompt with a static cache that is longer than the prompt."""
 
 import torch
 import transformers

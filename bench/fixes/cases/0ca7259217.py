@@ -1,15 +1,10 @@
-"""The trainer leaves the cache of PaliGemma out of its predictions.
-
-https://github.com/huggingface/transformers/pull/36158
-"""
+"""The trainer leaves the cache of PaliGemma out of its predictions."""
 
 import torch
 import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "packages": ("accelerate",),
     "symptom": "the trainer takes the cache of PaliGemma for a prediction, as its config ignores no key",
     "area": "computation",

@@ -1,18 +1,12 @@
-"""Qwen2.5-Omni speaks without guidance.
-
-https://github.com/huggingface/transformers/pull/43068
-"""
+"""Qwen2.5-Omni speaks without guidance."""
 
 import qwen2_5_omni
 import torch
 import transformers
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2.5-Omni's voice raises for guidance_scale=0, as it makes two rows of one",
-    "area": "computation",
     "says": (r"guidance_scale", r"Token2WavDiTModel"),
     "source": ("Qwen2_5OmniToken2WavDiTModel", "sample"),
 }

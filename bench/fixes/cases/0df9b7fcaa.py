@@ -1,17 +1,11 @@
-"""Gemma 4 takes either ids or what its layers get of each id.
-
-https://github.com/huggingface/transformers/pull/46049
-"""
+"""Gemma 4 takes either ids or what its layers get of each id."""
 
 import torch
 import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "5.8.1",
-    "after": "5.9.0",
     "symptom": "Gemma 4 takes per_layer_inputs beside input_ids without a word, although they can contradict them",
-    "area": "computation",
     "failure": "cannot specify per_layer_inputs",
     "says": (r"per_layer_inputs",),
     "source": ("Gemma4TextModel", "modeling_gemma4.py", "per_layer_inputs"),

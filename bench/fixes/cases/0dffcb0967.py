@@ -1,7 +1,4 @@
-"""A Qwen3-MoE makes the attention and the MLP of a layer once.
-
-https://github.com/huggingface/transformers/pull/37848
-"""
+"""A Qwen3-MoE makes the attention and the MLP of a layer once."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "a seed gives a new Qwen3-MoE other first weights, as each layer drew parts that it threw away",
-    "area": "computation",
     "says": (r"(?i)first weights", r"(?i)\bseed\b.*weights", r"(?i)from_config.*weights"),
     "source": ("Qwen3MoeDecoderLayer", "modeling_qwen3_moe.py"),
 }

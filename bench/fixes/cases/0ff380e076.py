@@ -1,15 +1,10 @@
-"""Gemma 4 generates with a static cache where no layers share their keys and values.
-
-https://github.com/huggingface/transformers/pull/46235
-"""
+"""Gemma 4 generates with a static cache where no layers share their keys and values."""
 
 import transformers
 from sizes import GEMMA_IDS
 from tokens import tokenizer_of
 
 CASE = {
-    "before": "5.9.0",
-    "after": "5.10.1",
     "symptom": "Gemma 4 with num_kv_shared_layers 0 raises IndexError with a static cache",
     "area": "generation",
     "findings": ("SB824",),

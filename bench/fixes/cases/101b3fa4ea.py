@@ -1,15 +1,10 @@
-"""LLaVA-OneVision does not cut the images of a text with several ones.
-
-https://github.com/huggingface/transformers/pull/38084
-"""
+"""LLaVA-OneVision does not cut the images of a text with several ones."""
 
 import llava_onevision
 import numpy as np
 import transformers
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "packages": ("torchvision",),
     "symptom": "LLaVA-OneVision cuts each image of a text with two images into patches: more tokens, another answer",
     "area": "processor",

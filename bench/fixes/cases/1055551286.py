@@ -1,15 +1,10 @@
-"""The image-segmentation pipeline takes an RF-DETR model.
-
-https://github.com/huggingface/transformers/pull/46130
-"""
+"""The image-segmentation pipeline takes an RF-DETR model."""
 
 import numpy as np
 import transformers
 from PIL import Image
 
 CASE = {
-    "before": "5.9.0",
-    "after": "5.10.1",
     "symptom": "pipeline('image-segmentation') of RF-DETR raises TypeError: overlap_mask_area_threshold",
     "area": "processor",
     "packages": ("torchvision",),

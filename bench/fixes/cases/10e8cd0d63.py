@@ -1,7 +1,4 @@
-"""A model's own code may ask for the version of torch by transformers' former names.
-
-https://github.com/huggingface/transformers/pull/35734
-"""
+"""A model's own code may ask for the version of torch by transformers' former names."""
 
 import json
 from pathlib import Path

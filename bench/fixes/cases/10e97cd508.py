@@ -1,7 +1,4 @@
-"""Mamba 2 ties its head to its embeddings where its config says so.
-
-https://github.com/huggingface/transformers/pull/43207
-"""
+"""Mamba 2 ties its head to its embeddings where its config says so."""
 
 import torch
 import transformers
@@ -9,8 +6,6 @@ from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "made": "5.0.0",
     "symptom": "a Mamba 2 with tied embeddings is not saved, or its head is missing in the file",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""A model with code of its own keeps its head tied to its embeddings.
-
-https://github.com/huggingface/transformers/pull/44469
-"""
+"""A model with code of its own keeps its head tied to its embeddings."""
 
 import json
 from pathlib import Path
@@ -10,11 +7,8 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "options": ("--trust-remote-code",),
     "symptom": "the head of a model with code of its own is not tied to its embeddings, and stays on the meta device",
-    "area": "loading and saving",
     "signals": ("weights", "logits"),
     "findings": ("SB303", "SB404"),
     "says": (r"lm_head.*(tied|tie\b)", r"(tied|tie\b).*lm_head"),

@@ -1,17 +1,11 @@
-"""Prompt lookup decodes where no token ends a text.
-
-https://github.com/huggingface/transformers/pull/46790
-"""
+"""Prompt lookup decodes where no token ends a text."""
 
 import torch
 import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "generate(prompt_lookup_num_tokens=2) raises TypeError for a model without an eos token",
-    "area": "generation",
     "failure": "isin()",
     "says": (r"prompt[_ ]lookup", r"isin\(\)"),
     "source": ("PromptLookupCandidateGenerator", "candidate_generator.py"),

@@ -1,7 +1,4 @@
-"""A model's own code may import flash attention behind two conditions.
-
-https://github.com/huggingface/transformers/pull/36964
-"""
+"""A model's own code may import flash attention behind two conditions."""
 
 import json
 import pathlib
@@ -11,12 +8,9 @@ import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "4.50.3",
-    "after": "4.51.0",
     "packages": ("accelerate",),
     "options": ("--trust-remote-code",),
     "symptom": "own code with `if is_flash_attn_2_available() and …:` raises ImportError for flash_attn",
-    "area": "loading and saving",
     "failure": "flash_attn",
     "says": (r"requires the following packages.*flash_attn",),
     "source": ("get_imports", "check_imports", "dynamic_module_utils.py"),

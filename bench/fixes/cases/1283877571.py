@@ -1,16 +1,10 @@
-"""SuperGlue keeps the matches of several pairs of images apart.
-
-https://github.com/huggingface/transformers/pull/38850
-"""
+"""SuperGlue keeps the matches of several pairs of images apart."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "SuperGlue gives a batch of pairs the matches of other pairs",
-    "area": "computation",
     "signals": ("outputs",),
     "says": (r"\bmatches\b", r"matching_scores", r"(?i)batch.*(rows|alone)"),
     "source": ("SuperGlueForKeypointMatching", "_match_image_pair", "modeling_superglue.py"),

@@ -1,7 +1,4 @@
-"""TAPAS takes a table of pandas 3.
-
-https://github.com/huggingface/transformers/pull/45916
-"""
+"""TAPAS takes a table of pandas 3."""
 
 from pathlib import Path
 
@@ -10,11 +7,8 @@ import transformers
 from sizes import TOWER
 
 CASE = {
-    "before": "5.9.0",
-    "after": "5.10.1",
     "packages": ("pandas>=3",),
     "symptom": "TAPAS' tokenizer raises TypeError for a table of strings of pandas 3",
-    "area": "tokenizer",
     "failure": "len() of unsized object",
     "says": (r"pandas", r"add_numeric_table_values"),
     "source": ("add_numeric_table_values", "tokenization_tapas.py", "TapasTokenizer"),

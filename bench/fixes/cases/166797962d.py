@@ -1,7 +1,4 @@
-"""A checkpoint of Aria with the names of its first release is loaded.
-
-https://github.com/huggingface/transformers/pull/47151
-"""
+"""A checkpoint of Aria with the names of its first release is loaded."""
 
 import re
 from pathlib import Path
@@ -12,10 +9,7 @@ from sizes import GROUPED, SMALL
 from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionConfig
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "a published Aria has random weights, as its names are not renamed when they are loaded",
-    "area": "loading and saving",
     "signals": ("weights",),
     "findings": ("SB207", "SB208"),
     "says": (r"conversion", r"renam"),

@@ -1,15 +1,10 @@
-"""The tokenizer.json of DeepSeek V3 is read as it is, though the hub names another tokenizer class.
-
-https://github.com/huggingface/transformers/pull/44801
-"""
+"""The tokenizer.json of DeepSeek V3 is read as it is, though the hub names another tokenizer class."""
 
 import deepseek
 import tokenizers
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "made": "5.4.0",
     "symptom": "DeepSeek V3's tokenizer is rebuilt as Llama's: other ids for every text with a space",
     "area": "tokenizer",

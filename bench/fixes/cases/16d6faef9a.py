@@ -1,13 +1,8 @@
-"""An attention that is asked for reaches the backbone of a model.
-
-https://github.com/huggingface/transformers/pull/39855
-"""
+"""An attention that is asked for reaches the backbone of a model."""
 
 import transformers
 
 CASE = {
-    "before": "4.54.1",
-    "after": "4.55.0",
     "symptom": "attn_implementation='eager' does not reach the backbone of Depth Anything",
     "area": "loading and saving",
     "findings": ("SB919",),

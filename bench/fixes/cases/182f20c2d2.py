@@ -1,7 +1,4 @@
-"""The video processor of SmolVLM resizes with the filter of its settings.
-
-https://github.com/huggingface/transformers/pull/45258
-"""
+"""The video processor of SmolVLM resizes with the filter of its settings."""
 
 import numpy as np
 import smolvlm
@@ -9,11 +6,8 @@ import torch
 import transformers
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "made": "5.6.0",
     "symptom": "SmolVLM resizes videos with bilinear instead of its own filter: other pixel values",
-    "area": "processor",
     "packages": ("torchvision", "num2words"),
     "findings": ("SB833", "SB839"),
     "signals": ("pixel_values",),

@@ -9,11 +9,8 @@ from sizes import IDS, PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.13.1",
-    "after": "5.14.0",
     "made": "5.14.0",
     "symptom": "every forward of CamembertForMultipleChoice raises IndexError: it has no pooler",
-    "area": "computation",
     "signals": ("weights",),
     "findings": ("SB704", "SB208", "SB207"),
     "failure": "IndexError",

@@ -10,11 +10,8 @@ from sizes import IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "packages": ("torchvision",),
     "symptom": "an image without boxes in a batch with boxes gets boxes of padding that the model takes for real ones",
-    "area": "processor",
     "says": (r"input_boxes_labels", r"input_boxes"),
     "source": ("Sam3Processor", "processing_sam3.py", "_generate_default_box_labels"),
 }

@@ -1,16 +1,10 @@
-"""set_encoder takes the modality image.
-
-https://github.com/huggingface/transformers/pull/44698
-"""
+"""set_encoder takes the modality image."""
 
 import transformers
 from sizes import SMALL, TEXT_128
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "set_encoder(tower, modality='image') raises ValueError, though get_encoder takes it",
-    "area": "loading and saving",
     "failure": "Unnrecognized modality",
     "says": (r"set_encoder",),
     "source": ("set_encoder",),

@@ -1,17 +1,11 @@
-"""A final message that a chat template trims is continued where its text ends.
-
-https://github.com/huggingface/transformers/pull/36404
-"""
+"""A final message that a chat template trims is continued where its text ends."""
 
 import transformers
 from sizes import GROUPED
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "continue_final_message cuts the prompt inside an earlier turn with the same words, as the template trims",
-    "area": "tokenizer",
     "findings": ("SB826",),
     "says": (r"continue_final_message",),
     "source": ("apply_chat_template", "tokenization_utils_base.py"),

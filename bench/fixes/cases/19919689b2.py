@@ -1,18 +1,12 @@
-"""Gemma 3 rounds the scale of its embeddings to their type.
-
-https://github.com/huggingface/transformers/pull/37109
-"""
+"""Gemma 3 rounds the scale of its embeddings to their type."""
 
 import torch
 import transformers
 from sizes import GROUPED, IDS
 
 CASE = {
-    "before": "4.50.3",
-    "after": "4.51.0",
     "packages": ("accelerate",),
     "symptom": "Gemma 3 in bfloat16 scales its embeddings by 6.9282 in place of 6.9375, with which it was trained",
-    "area": "computation",
     "signals": ("hidden_states", "logits", "outputs", "buffers"),
     "says": (r"Gemma3TextScaledWordEmbedding", r"embed_scale"),
     "source": ("Gemma3TextScaledWordEmbedding", "embed_scale", "embed_tokens"),

@@ -1,7 +1,4 @@
-"""torch.jit.trace takes a model in training mode that attends with SDPA.
-
-https://github.com/huggingface/transformers/pull/35791
-"""
+"""torch.jit.trace takes a model in training mode that attends with SDPA."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "before": "4.48.1",
     "after": "4.48.2",
     "symptom": "torch.jit.trace of a Llama in training mode raises TypeError: is_causal is a tensor",
-    "area": "computation",
     "failure": "'is_causal' must be bool",
     "says": (r"is_causal.*must be bool", r"jit\.trace"),
     "source": ("sdpa_attention_forward", "sdpa_attention.py"),

@@ -1,7 +1,4 @@
-"""EfficientNet's image processor resizes by cubic interpolation where its file names none.
-
-https://github.com/huggingface/transformers/pull/42956
-"""
+"""EfficientNet's image processor resizes by cubic interpolation where its file names none."""
 
 import json
 from pathlib import Path
@@ -10,10 +7,7 @@ import numpy as np
 import transformers
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "EfficientNet's image processor takes the nearest pixels where its file names no interpolation",
-    "area": "processor",
     "signals": ("inputs", "pixel_values", "processor"),
     "says": (r"resample", r"pixel_values"),
     "source": (

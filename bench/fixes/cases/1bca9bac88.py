@@ -1,7 +1,4 @@
-"""A tokenizer pads rows that are TensorDicts.
-
-https://github.com/huggingface/transformers/pull/42373
-"""
+"""A tokenizer pads rows that are TensorDicts."""
 
 import torch
 import transformers
@@ -10,11 +7,8 @@ from tensordict import TensorDict
 from tokens import tokenizer_of
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("tensordict",),
     "symptom": "tokenizer.pad of TensorDicts raises: it iterates over their rows, not over their keys",
-    "area": "tokenizer",
     "findings": ("SB818",),
     "failure": "tensordict",
     "says": (r"(?i)tensordict",),

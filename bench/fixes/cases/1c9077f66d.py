@@ -1,14 +1,9 @@
-"""The base model of Cohere2 Vision finds its tensors in a checkpoint of the whole model.
-
-https://github.com/huggingface/transformers/pull/42059
-"""
+"""The base model of Cohere2 Vision finds its tensors in a checkpoint of the whole model."""
 
 import transformers
 from sizes import IDS, TEXT_128, TOWER
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "AutoModel reads a checkpoint of Cohere2VisionForConditionalGeneration with random weights",
     "area": "loading and saving",
     "says": (r"Cohere2VisionModel.*(missing|random)", r"AutoModel\b.*(missing|random)"),

@@ -1,17 +1,11 @@
-"""Qwen2.5-VL does not take an image's positions for packed rows.
-
-https://github.com/huggingface/transformers/pull/40490
-"""
+"""Qwen2.5-VL does not take an image's positions for packed rows."""
 
 import torch
 import transformers
 from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "without an attention mask, text behind an image in Qwen2.5-VL does not see what is before it",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "outputs"),
     "says": (r"text_position_ids",),
     "source": ("Qwen2_5_VLTextModel", "modeling_qwen2_5_vl.py"),

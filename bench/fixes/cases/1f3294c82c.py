@@ -1,17 +1,11 @@
-"""An image in Gemma 3 does not see beyond the window of a sliding layer.
-
-https://github.com/huggingface/transformers/pull/46850
-"""
+"""An image in Gemma 3 does not see beyond the window of a sliding layer."""
 
 import torch
 import transformers
 from sizes import TEXT_128, TOWER
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "in Gemma 3, tokens of an image that is longer than the sliding window see all of it",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
     "says": (r"create_masks_for_vision_model",),
     "source": ("create_masks_for_vision_model", "Gemma3Model", "modeling_gemma3.py"),

@@ -1,15 +1,10 @@
-"""Grounding DINO learns which words of a text name an object.
-
-https://github.com/huggingface/transformers/pull/31828
-"""
+"""Grounding DINO learns which words of a text name an object."""
 
 import torch
 import transformers
 from sizes import BART
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "training Grounding DINO: its loss is nan, as labels are taken for places in the text and masked scores take part",
     "area": "loss",
     "packages": ("torchvision", "scipy"),

@@ -1,7 +1,4 @@
-"""Granite Speech saves its weights under their own names beside its adapter.
-
-https://github.com/huggingface/transformers/pull/39028
-"""
+"""Granite Speech saves its weights under their own names beside its adapter."""
 
 import json
 import tempfile
@@ -13,8 +10,6 @@ from safetensors import safe_open
 from sizes import GROUPED, TOWER
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "packages": ("peft", "torchaudio"),
     "symptom": "save_pretrained of Granite Speech with its adapter writes weights named base_layer, which do not load",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""AutoModelForMaskGeneration has SAM and SAM-HQ; the table was defined twice, and the second one won.
-
-https://github.com/huggingface/transformers/pull/38664
-"""
+"""AutoModelForMaskGeneration has SAM and SAM-HQ; the table was defined twice, and the second one won."""
 
 import numpy as np
 import sam
@@ -9,8 +6,6 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "AutoModelForMaskGeneration does not know SAM: it raises ValueError",
     "area": "loading and saving",
     "packages": ("torchvision",),

@@ -1,14 +1,9 @@
-"""TimesFM 2.5 computes its loss from normalised series.
-
-https://github.com/huggingface/transformers/pull/44465
-"""
+"""TimesFM 2.5 computes its loss from normalised series."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "the training loss of TimesFM 2.5 grows with the unit of the series",
     "area": "loss",
     "findings": ("SB841",),

@@ -1,17 +1,11 @@
-"""DeBERTa lets embeddings that require gradients alone.
-
-https://github.com/huggingface/transformers/pull/35898
-"""
+"""DeBERTa lets embeddings that require gradients alone."""
 
 import torch
 import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "a frozen DeBERTa-v2 raises RuntimeError in training after enable_input_require_grads()",
-    "area": "computation",
     "failure": "leaf Variable that requires grad",
     "says": (r"leaf Variable", r"enable_input_require_grads"),
     "source": ("DebertaV2Embeddings", "modeling_deberta_v2.py"),

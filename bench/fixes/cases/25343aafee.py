@@ -1,7 +1,4 @@
-"""The vision part of Qwen2.5-VL attends within each image alone.
-
-https://github.com/huggingface/transformers/pull/37363
-"""
+"""The vision part of Qwen2.5-VL attends within each image alone."""
 
 import hashlib
 
@@ -10,10 +7,7 @@ import transformers
 from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "SDPA with a mask over all images rounds otherwise than each image for itself: other features in half precision",
-    "area": "computation",
     "signals": ("hidden_states", "logits", "outputs"),
     "findings": ("SB601",),
     "says": (r"Qwen2_5_VLVision(Sdpa)?Attention",),

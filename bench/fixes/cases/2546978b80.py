@@ -1,18 +1,12 @@
-"""Qwen3-VL MoE loads the experts of a checkpoint that has them as published.
-
-https://github.com/huggingface/transformers/pull/44037
-"""
+"""Qwen3-VL MoE loads the experts of a checkpoint that has them as published."""
 
 import torch
 import transformers
 from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "made": "4.57.6",
     "symptom": "Qwen3-VL MoE loads with random experts, or not at all: the published layout is not turned round",
-    "area": "loading and saving",
     "signals": ("weights", "hidden_states", "logits"),
     "findings": ("SB304", "SB308", "SB310"),
     "failure": "size mismatch",

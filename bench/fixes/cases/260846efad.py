@@ -1,17 +1,11 @@
-"""MusicGen takes more codes than it has positions in its table.
-
-https://github.com/huggingface/transformers/pull/39146
-"""
+"""MusicGen takes more codes than it has positions in its table."""
 
 import tokenizers
 import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "MusicGen raises AttributeError for more codes than max_position_embeddings",
-    "area": "computation",
     "findings": ("SB931", "SB932"),
     "failure": "has no attribute 'offset'",
     "says": (r"'offset'",),

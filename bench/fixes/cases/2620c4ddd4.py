@@ -1,16 +1,10 @@
-"""Perceiver stretches its learned positions to the size of the image.
-
-https://github.com/huggingface/transformers/pull/44899
-"""
+"""Perceiver stretches its learned positions to the size of the image."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "an image of another size with interpolate_pos_encoding=True raises, as positions keep their number",
-    "area": "computation",
     "failure": "Sizes of tensors must match",
     "says": (r"interpolate_pos_encoding", r"Sizes of tensors must match"),
     "source": ("interpolate_pos_encoding", "PerceiverTrainablePositionEncoding"),

@@ -1,7 +1,4 @@
-"""RT-DETR computes its loss when the auxiliary loss is switched off.
-
-https://github.com/huggingface/transformers/pull/42224
-"""
+"""RT-DETR computes its loss when the auxiliary loss is switched off."""
 
 import numpy as np
 import torch
@@ -10,11 +7,8 @@ from PIL import Image
 from sizes import BART
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("scipy",),
     "symptom": "RT-DETR with auxiliary_loss false raises UnboundLocalError as soon as it is given labels",
-    "area": "loss",
     "failure": "auxiliary_outputs",
     "says": (r"UnboundLocalError", r"'auxiliary_outputs'"),
     "source": ("RTDetrForObjectDetectionLoss", "loss_rt_detr.py"),

@@ -1,7 +1,4 @@
-"""A batch of texts stays a batch if SmolVLM's image processor gives no rows and columns.
-
-https://github.com/huggingface/transformers/pull/41871
-"""
+"""A batch of texts stays a batch if SmolVLM's image processor gives no rows and columns."""
 
 import numpy as np
 import transformers
@@ -9,10 +6,7 @@ from PIL import Image
 from smolvlm import make  # noqa: F401  a part of the case
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "SmolVLM's processor raises IndexError for two texts with return_row_col_info=False",
-    "area": "processor",
     "packages": ("torchvision", "num2words"),
     "findings": ("SB836", "SB932"),
     "failure": "list index out of range",

@@ -1,7 +1,4 @@
-"""A processor is loaded with an image processor that the caller gives.
-
-https://github.com/huggingface/transformers/pull/39125
-"""
+"""A processor is loaded with an image processor that the caller gives."""
 
 import llava
 import transformers
@@ -11,7 +8,6 @@ CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
     "symptom": "LlavaProcessor.from_pretrained(folder, image_processor=...) raises TypeError: multiple values",
-    "area": "processor",
     "failure": "got multiple values for argument 'image_processor'",
     "says": (r"got multiple values for argument",),
     "source": ("from_args_and_dict", "processing_utils.py", "ProcessorMixin"),

@@ -1,7 +1,4 @@
-"""GPT-2 takes the number of tokens by which its loss is divided, as the Trainer gives it.
-
-https://github.com/huggingface/transformers/pull/35875
-"""
+"""GPT-2 takes the number of tokens by which its loss is divided, as the Trainer gives it."""
 
 import torch
 import transformers

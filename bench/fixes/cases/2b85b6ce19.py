@@ -1,15 +1,10 @@
-"""Whisper's timestamps of tokens are those of the end of each, by the attention of generated tokens alone.
-
-https://github.com/huggingface/transformers/pull/36632
-"""
+"""Whisper's timestamps of tokens are those of the end of each, by the attention of generated tokens alone."""
 
 import numpy as np
 import transformers
 from sizes import BART, IDS
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "Whisper's timestamps of words are wrong: the prompt takes part, and starts are taken for ends",
     "area": "generation",
     "says": (r"timestamp",),

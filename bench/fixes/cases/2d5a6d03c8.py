@@ -1,17 +1,11 @@
-"""ShieldGemma 2 finds its embeddings again, which Gemma 3 keeps in its decoder.
-
-https://github.com/huggingface/transformers/pull/43343
-"""
+"""ShieldGemma 2 finds its embeddings again, which Gemma 3 keeps in its decoder."""
 
 import transformers
 from sizes import SMALL, TEXT
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "made": "5.1.0",
     "symptom": "ShieldGemma 2 raises AttributeError: Gemma3ForConditionalGeneration has no attribute language_model",
-    "area": "computation",
     "failure": "has no attribute 'language_model'",
     "says": (r"has no attribute 'language_model'",),
     "source": (

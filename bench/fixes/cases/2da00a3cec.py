@@ -1,15 +1,10 @@
-"""An image processor on Pillow is there without torchvision.
-
-https://github.com/huggingface/transformers/pull/45045
-"""
+"""An image processor on Pillow is there without torchvision."""
 
 import numpy as np
 import transformers
 from PIL import Image
 
 CASE = {
-    "before": "5.4.0",
-    "after": "5.5.0",
     "made": "5.5.0",
     "symptom": "AutoProcessor and the pipeline of a BEiT raise without torchvision: no processor is recognized",
     "area": "processor",

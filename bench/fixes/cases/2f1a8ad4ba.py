@@ -1,16 +1,10 @@
-"""A dict of attention implementations can be given when a model is loaded.
-
-https://github.com/huggingface/transformers/pull/39984
-"""
+"""A dict of attention implementations can be given when a model is loaded."""
 
 from llava import make  # noqa: F401  a part of the case
 from transformers import AutoConfig
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "symptom": "a config with attn_implementation={...} raises AttributeError",
-    "area": "loading and saving",
     "failure": "_attn_implementation_internal",
     "says": ("_attn_implementation",),
     "source": ("_attn_implementation", "configuration_utils.py"),

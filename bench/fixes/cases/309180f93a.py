@@ -1,17 +1,11 @@
-"""BLT keeps the keys of its encoder and of its decoder apart.
-
-https://github.com/huggingface/transformers/pull/42188
-"""
+"""BLT keeps the keys of its encoder and of its decoder apart."""
 
 import torch
 import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "BLT generates other bytes with a cache: its encoder has none, and cross attention writes over keys of the decoder",
-    "area": "computation",
     "signals": ("logits", "decode", "greedy", "outputs", "hidden_states"),
     "says": (r"BltModel", r"BltCrossAttention", r"modeling_blt\.py"),
     "source": ("BltModel", "BltCrossAttention", "BltLocalDecoder", "modeling_blt.py"),

@@ -1,14 +1,9 @@
-"""The vision towers of MLCD are known to AutoConfig by the type that they are saved with.
-
-https://github.com/huggingface/transformers/pull/44730
-"""
+"""The vision towers of MLCD are known to AutoConfig by the type that they are saved with."""
 
 import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "AutoConfig and AutoModel do not know the type mlcd_vision_model that save_pretrained of MLCD writes",
     "area": "loading and saving",
     "failure": "mlcd_vision_model` but Transformers does not recognize",

@@ -1,16 +1,10 @@
-"""Informer takes series of one variable.
-
-https://github.com/huggingface/transformers/pull/38856
-"""
+"""Informer takes series of one variable."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "a forward of Informer with input_size 1 raises RuntimeError",
-    "area": "computation",
     "findings": ("SB931", "SB932"),
     "failure": "Tensors must have same number of dimensions",
     "says": (r"create_network_inputs",),

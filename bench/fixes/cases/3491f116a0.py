@@ -1,15 +1,10 @@
-"""SmolVLM sees its image in each step of generate() without a cache.
-
-https://github.com/huggingface/transformers/pull/44607
-"""
+"""SmolVLM sees its image in each step of generate() without a cache."""
 
 import smolvlm
 import torch
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "packages": ("torchvision", "num2words"),
     "symptom": "generate(use_cache=False) of Idefics 3 and SmolVLM forgets the image after the first token",
     "area": "generation",

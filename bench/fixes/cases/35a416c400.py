@@ -1,7 +1,4 @@
-"""Idefics3's fast image processor takes images of two shapes that it does not split.
-
-https://github.com/huggingface/transformers/pull/39452
-"""
+"""Idefics3's fast image processor takes images of two shapes that it does not split."""
 
 import numpy as np
 import transformers
@@ -10,11 +7,8 @@ from sizes import GROUPED, TOWER
 from tokens import tokenizer_of
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "packages": ("torchvision",),
     "symptom": "Idefics3's fast image processor raises KeyError for images of two shapes where do_image_splitting is false",
-    "area": "processor",
     "failure": "KeyError: torch.Size",
     "says": (r"KeyError.*torch\.Size",),
     "source": ("Idefics3ImageProcessorFast", "image_processing_idefics3_fast.py", "reorder_images"),

@@ -1,7 +1,4 @@
-"""The voice of Qwen2.5-Omni rotates its queries and keys in pairs.
-
-https://github.com/huggingface/transformers/pull/47403
-"""
+"""The voice of Qwen2.5-Omni rotates its queries and keys in pairs."""
 
 import sys
 
@@ -10,10 +7,7 @@ import torch
 import transformers
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "Qwen2.5-Omni speaks with distortions: the rotary embedding of its vocoder mixes two layouts",
-    "area": "computation",
     "signals": ("waveform",),
     "says": (r"DiTAttention", r"Token2WavDiTModel"),
     "source": ("DiTAttention", "Qwen2_5OmniToken2WavDiTModel", "apply_rotary_pos_emb"),

@@ -1,16 +1,10 @@
-"""A OneFormer made anew has the offsets of deformable attention that its paper has.
-
-https://github.com/huggingface/transformers/pull/38901
-"""
+"""A OneFormer made anew has the offsets of deformable attention that its paper has."""
 
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "packages": ("scipy",),
     "symptom": "a OneFormer made of a config has sampling offsets of zero, as a rule for all linear layers comes last",
-    "area": "computation",
     "says": (r"sampling_offsets", r"initiali[sz]"),
     "source": ("OneFormerPreTrainedModel._init_weights", "modeling_oneformer.py"),
 }

@@ -1,14 +1,9 @@
-"""Pop2Piano's feature extractor can be imported.
-
-https://github.com/huggingface/transformers/pull/35604
-"""
+"""Pop2Piano's feature extractor can be imported."""
 
 import transformers
 from sizes import T5
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "made": "4.49.0",
     "packages": ("essentia", "librosa", "pretty_midi", "scipy", "setuptools<81"),
     "symptom": "Pop2Piano's feature extractor, tokenizer and processor cannot be imported, and do not load",

@@ -1,15 +1,10 @@
-"""Qwen2-VL counts the positions behind a cache from the ids that the cache holds.
-
-https://github.com/huggingface/transformers/pull/43952
-"""
+"""Qwen2-VL counts the positions behind a cache from the ids that the cache holds."""
 
 import torch
 import transformers
 from qwen2_vl import make  # noqa: F401  a part of the case
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2-VL of 5.2 answers otherwise in a second generate() of text over the first one's cache",
     "area": "generation",

@@ -1,7 +1,4 @@
-"""The tokens of an image of Gemma 3 do not see a later image.
-
-https://github.com/huggingface/transformers/pull/39396
-"""
+"""The tokens of an image of Gemma 3 do not see a later image."""
 
 import numpy as np
 import torch
@@ -11,10 +8,7 @@ from sizes import IDS, TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "tokens of an image attend to a later image of Gemma 3: other hidden states and logits",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
     "findings": ("SB706",),
     "says": (r"image_group_ids", r"token_type_ids_mask_function"),

@@ -1,7 +1,4 @@
-"""The processor of Qwen2.5-VL takes the seconds of a video's grid from the video's metadata.
-
-https://github.com/huggingface/transformers/pull/42009
-"""
+"""The processor of Qwen2.5-VL takes the seconds of a video's grid from the video's metadata."""
 
 import numpy as np
 import qwen2_vl
@@ -9,8 +6,6 @@ import transformers
 from sizes import QWEN_VISION
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2.5-VL takes every video for one of two frames a second, whatever its metadata say",
     "area": "processor",

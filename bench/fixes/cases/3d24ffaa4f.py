@@ -1,16 +1,10 @@
-"""DAC's from_latents computes in the order of its forward.
-
-https://github.com/huggingface/transformers/pull/43820
-"""
+"""DAC's from_latents computes in the order of its forward."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "from_latents() of DAC gives other bits than its forward for the same latents",
-    "area": "computation",
     "says": (r"from_latents",),
     "source": ("from_latents", "DacResidualVectorQuantizer"),
 }

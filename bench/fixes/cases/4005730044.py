@@ -1,17 +1,11 @@
-"""The groups of Mamba-2 reach the heads in their order.
-
-https://github.com/huggingface/transformers/pull/37533
-"""
+"""The groups of Mamba-2 reach the heads in their order."""
 
 import torch
 import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "Mamba-2 with several groups computes other logits from a prompt than step by step",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "decode", "greedy"),
     "findings": ("SB704",),
     "source": ("Mamba2Mixer", "torch_forward", "modeling_mamba2.py"),

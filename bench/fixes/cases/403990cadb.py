@@ -1,16 +1,10 @@
-"""Dia's decoder keeps the ids of its special tokens when a config is saved and loaded.
-
-https://github.com/huggingface/transformers/pull/43928
-"""
+"""Dia's decoder keeps the ids of its special tokens when a config is saved and loaded."""
 
 import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "a loaded Dia has 1024, 1025 and 1026 for its special tokens, whatever its config.json says",
-    "area": "loading and saving",
     "signals": ("config", "greedy"),
     "says": (
         r"decoder_config\.?(pad|bos|eos)_token_id",

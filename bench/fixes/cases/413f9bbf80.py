@@ -1,14 +1,9 @@
-"""RecurrentGemma takes a text that is longer than its attention window.
-
-https://github.com/huggingface/transformers/pull/37613
-"""
+"""RecurrentGemma takes a text that is longer than its attention window."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "generate() of RecurrentGemma raises RuntimeError once the text is longer than the window",
     "area": "generation",
     "findings": ("SB824", "SB931", "SB932"),

@@ -1,7 +1,4 @@
-"""min_pixels and max_pixels of the Qwen2-VL image processor count.
-
-https://github.com/huggingface/transformers/pull/37258
-"""
+"""min_pixels and max_pixels of the Qwen2-VL image processor count."""
 
 import numpy as np
 from PIL import Image
@@ -14,10 +11,7 @@ from transformers import (
 )
 
 CASE = {
-    "before": "4.50.3",
-    "after": "4.51.0",
     "symptom": "processor.max_pixels = N has no effect: images have too many patches",
-    "area": "processor",
     "signals": ("processor", "pixel_values"),
     "says": ("max_pixels", "image_grid_thw"),
     "source": ("Qwen2VLImageProcessor", "image_processing_qwen2_vl"),

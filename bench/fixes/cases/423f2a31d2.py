@@ -1,17 +1,11 @@
-"""The router of a Switch Transformer computes in the type of its inputs.
-
-https://github.com/huggingface/transformers/pull/45074
-"""
+"""The router of a Switch Transformer computes in the type of its inputs."""
 
 import torch
 import transformers
 from sizes import T5
 
 CASE = {
-    "before": "5.4.0",
-    "after": "5.5.0",
     "symptom": "the forward of a Switch Transformer in bfloat16 raises: its router has other types of inputs and weights",
-    "area": "computation",
     "failure": "to have the same dtype",
     "says": (r"to have the same dtype", r"SwitchTransformersTop1Router"),
     "source": ("SwitchTransformersTop1Router", "modeling_switch_transformers.py"),

@@ -1,17 +1,11 @@
-"""SAM's attention is that of the library, and its prompts are not looked at.
-
-https://github.com/huggingface/transformers/pull/39386
-"""
+"""SAM's attention is that of the library, and its prompts are not looked at."""
 
 import sam
 import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "SAM raises AttributeError when it is trained, as its new attention reads a dropout that it does not have",
-    "area": "computation",
     "failure": "dropout_p",
     "says": (r"dropout_p", r"get_prompt_embeddings"),
     "source": ("SamAttention", "modeling_sam.py"),

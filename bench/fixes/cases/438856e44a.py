@@ -1,7 +1,4 @@
-"""AFMoE takes rope_theta of a config.json that has no rope_parameters.
-
-https://github.com/huggingface/transformers/pull/43766
-"""
+"""AFMoE takes rope_theta of a config.json that has no rope_parameters."""
 
 import json
 import pathlib
@@ -11,10 +8,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "AFMoE with rope_theta beside the other settings rotates by 10000, not by its value",
-    "area": "computation",
     "signals": ("buffers", "logits", "hidden_states", "greedy"),
     "findings": ("SB503",),
     "says": (r"rope_theta", r"inv_freq"),

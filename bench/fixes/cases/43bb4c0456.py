@@ -1,17 +1,11 @@
-"""The seconds of a video's grid in Qwen2.5-VL become whole numbers.
-
-https://github.com/huggingface/transformers/pull/37597
-"""
+"""The seconds of a video's grid in Qwen2.5-VL become whole numbers."""
 
 import torch
 import transformers
 from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "second_per_grid_ts of Qwen2.5-VL is cast to the type of positions: half a second becomes 0",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
     "says": (r"second_per_grid_t",),
     "source": ("get_rope_index", "modeling_qwen2_5_vl.py"),

@@ -1,7 +1,4 @@
-"""A checkpoint with a name and a number at one place of its keys loads.
-
-https://github.com/huggingface/transformers/pull/43966
-"""
+"""A checkpoint with a name and a number at one place of its keys loads."""
 
 import pathlib
 
@@ -11,10 +8,7 @@ from safetensors.torch import load_file, save_file
 from sizes import TEXT
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "a checkpoint with model.layers.0 and model.layers.scale raises TypeError",
-    "area": "loading and saving",
     "failure": "'<' not supported between instances of",
     "says": (r"not supported between instances of",),
     "source": ("dot_natural_key", "core_model_loading.py"),

@@ -1,7 +1,4 @@
-"""Two packed rows stay apart in Gemma 3, if one ends and the other one begins with an image.
-
-https://github.com/huggingface/transformers/pull/40753
-"""
+"""Two packed rows stay apart in Gemma 3, if one ends and the other one begins with an image."""
 
 from itertools import chain
 
@@ -10,10 +7,7 @@ import transformers
 from sizes import TEXT_128, TOWER
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "a packed row of Gemma 3 that begins with an image sees the image that ends the row before it",
-    "area": "computation",
     "says": (r"pack.*token_type_ids", r"pack.*pixel_values"),
     "source": (
         "create_causal_mask",

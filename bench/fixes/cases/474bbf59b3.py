@@ -1,17 +1,11 @@
-"""Fuyu's processor counts the tokens of an image that is not square as its call makes them.
-
-https://github.com/huggingface/transformers/pull/43137
-"""
+"""Fuyu's processor counts the tokens of an image that is not square as its call makes them."""
 
 import tokenizers
 import transformers
 from sizes import PLAIN_TEXT
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "Fuyu's processor tells a server a wrong number of tokens for an image that is not square",
-    "area": "processor",
     "says": (r"_get_num_multimodal_tokens", r"num_image_tokens"),
     "source": ("FuyuProcessor", "processing_fuyu.py"),
 }

@@ -1,17 +1,11 @@
-"""The loss of Gemma 4 counts each token that is not padding once.
-
-https://github.com/huggingface/transformers/pull/45354
-"""
+"""The loss of Gemma 4 counts each token that is not padding once."""
 
 import torch
 import transformers
 from sizes import TEXT, TOWER
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "symptom": "Gemma 4 ignores num_items_in_batch: gradient accumulation averages its loss otherwise",
-    "area": "computation",
     "signals": ("loss",),
     "findings": ("SB841", "SB843", "SB846", "SB848", "SB854", "SB857", "SB858"),
     "says": (r"num_items_in_batch",),

@@ -1,16 +1,10 @@
-"""The attention asked of a Mistral 3 reaches its text model and its image tower.
-
-https://github.com/huggingface/transformers/pull/40063
-"""
+"""The attention asked of a Mistral 3 reaches its text model and its image tower."""
 
 import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "symptom": "AutoConfig.from_pretrained(folder, attn_implementation='eager') leaves Mistral 3's parts on sdpa",
-    "area": "loading and saving",
     "says": (r"attn_implementation.*(text|vision).{0,60}sdpa",),
     "source": ("Mistral3Config", "configuration_mistral3.py"),
 }

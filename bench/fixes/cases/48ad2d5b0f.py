@@ -1,15 +1,10 @@
-"""The text-generation pipeline pads a batch on the left, whatever the tokenizer's default is.
-
-https://github.com/huggingface/transformers/pull/44021
-"""
+"""The text-generation pipeline pads a batch on the left, whatever the tokenizer's default is."""
 
 import transformers
 from sizes import IDS, SMALL
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "pipeline('text-generation') with a batch pads on the right: a short prompt is continued after its padding",
     "area": "pipeline",
     "says": (r"padding[_ ]side", r"right-padding was detected", r"TextGenerationPipeline"),

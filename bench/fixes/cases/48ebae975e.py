@@ -1,7 +1,4 @@
-"""The processor of LLaVA-NeXT returns images that it does not pad.
-
-https://github.com/huggingface/transformers/pull/40588
-"""
+"""The processor of LLaVA-NeXT returns images that it does not pad."""
 
 import numpy as np
 import transformers
@@ -10,10 +7,7 @@ from sizes import SMALL, TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "LLaVA-NeXT's image processor raises UnboundLocalError where do_pad is false",
-    "area": "processor",
     "failure": "processed_images",
     "says": (r"processed_images", r"UnboundLocalError"),
     "source": ("LlavaNextImageProcessor", "image_processing_llava_next.py"),

@@ -1,7 +1,4 @@
-"""DeepSeek V2 scales its attention by mscale_all_dim of YaRN.
-
-https://github.com/huggingface/transformers/pull/47435
-"""
+"""DeepSeek V2 scales its attention by mscale_all_dim of YaRN."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "DeepSeek V2 ignores mscale_all_dim of YaRN in the scale of its attention: other logits",
-    "area": "computation",
     "signals": ("hidden_states", "logits", "decode"),
     "says": (r"mscale_all_dim",),
     "source": ("yarn_apply_mscale", "yarn_get_mscale", "DeepseekV2Attention", "scaling"),

@@ -1,17 +1,11 @@
-"""Gemma 3n takes a sound: the mask is read from the output of the audio tower, not from its features.
-
-https://github.com/huggingface/transformers/pull/44040
-"""
+"""Gemma 3n takes a sound: the mask is read from the output of the audio tower, not from its features."""
 
 import torch
 import transformers
 from sizes import GEMMA_IDS, GROUPED
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "every forward of Gemma 3n with a sound raises AttributeError: audio_mel_mask",
-    "area": "computation",
     "packages": ("timm", "torchvision"),
     "failure": "audio_mel_mask",
     "says": (r"audio_mel_mask",),

@@ -1,7 +1,4 @@
-"""A model with code of its own loads weights that have its names, whatever its type renames.
-
-https://github.com/huggingface/transformers/pull/44396
-"""
+"""A model with code of its own loads weights that have its names, whatever its type renames."""
 
 import importlib
 import json
@@ -15,12 +12,9 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "made": "5.3.0",
     "options": ("--trust-remote-code",),
     "symptom": "the experts of a DeepSeek-V3 with code of its own are not loaded: their names are those of transformers' class",
-    "area": "loading and saving",
     "signals": ("weights", "parameters", "logits", "hidden_states", "greedy"),
     "says": (r"experts\.\d\.(gate|up|down)_proj", r"experts\.(gate_up|down)_proj"),
     "source": ("convert_and_load_state_dict_in_model", "core_model_loading.py", "experts"),

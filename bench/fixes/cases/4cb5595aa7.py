@@ -1,7 +1,4 @@
-"""A box of PP-DocLayoutV3 that covers no point of its mask is a rectangle.
-
-https://github.com/huggingface/transformers/pull/45281
-"""
+"""A box of PP-DocLayoutV3 that covers no point of its mask is a rectangle."""
 
 from types import SimpleNamespace
 
@@ -10,8 +7,6 @@ import torch
 import transformers
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "packages": ("torchvision", "opencv-python-headless"),
     "symptom": "post_process_object_detection raises cv2.error for a box that covers no point of its mask",
     "area": "processor",

@@ -1,17 +1,11 @@
-"""Voxtral merges the embeddings of text and audio without writing into those of the text.
-
-https://github.com/huggingface/transformers/pull/40671
-"""
+"""Voxtral merges the embeddings of text and audio without writing into those of the text."""
 
 import torch
 import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "Voxtral with frozen weights and enable_input_require_grads, as adapters need it, raises on audio",
-    "area": "computation",
     "signals": ("gradients",),
     "failure": "a leaf Variable that requires grad",
     "says": (r"a leaf Variable that requires grad",),

@@ -1,18 +1,12 @@
-"""HunYuan's rotary frequencies have their alpha when a checkpoint is loaded.
-
-https://github.com/huggingface/transformers/pull/43411
-"""
+"""HunYuan's rotary frequencies have their alpha when a checkpoint is loaded."""
 
 import transformers
 from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "made": "5.1.0",
     "symptom": "a loaded HunYuan has rotary frequencies without the alpha of its config: other logits",
-    "area": "computation",
     "signals": ("inv_freq", "buffers", "rope", "logits", "hidden_states"),
     "says": (r"inv_freq", r"\balpha\b"),
     "source": (

@@ -1,14 +1,9 @@
-"""The loss of XGLM counts no target behind the end of a row.
-
-https://github.com/huggingface/transformers/pull/35878
-"""
+"""The loss of XGLM counts no target behind the end of a row."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "the loss of XGLM trains the last token of each row to be followed by padding",
     "area": "loss",
     "signals": ("loss", "gradients"),

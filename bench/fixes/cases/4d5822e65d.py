@@ -1,7 +1,4 @@
-"""A video that is given to SmolVLM's chat template is sampled, as its processor says.
-
-https://github.com/huggingface/transformers/pull/39147
-"""
+"""A video that is given to SmolVLM's chat template is sampled, as its processor says."""
 
 from pathlib import Path
 
@@ -14,7 +11,6 @@ CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
     "symptom": "SmolVLM's chat template feeds every frame of a video, and not as many as the processor samples",
-    "area": "processor",
     "packages": ("torchvision", "num2words", "av"),
     "says": (r"apply_chat_template.*(frames|pixel_values)",),
     "source": ("SmolVLMProcessor", "processing_smolvlm.py"),

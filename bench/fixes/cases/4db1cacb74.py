@@ -1,7 +1,4 @@
-"""A custom config may have the former names of layers.
-
-https://github.com/huggingface/transformers/pull/47174
-"""
+"""A custom config may have the former names of layers."""
 
 import json
 from pathlib import Path
@@ -15,7 +12,6 @@ CASE = {
     "made": "5.13.1",
     "options": ("--trust-remote-code",),
     "symptom": "a custom config whose layer_types say 'attention' is refused: ValueError",
-    "area": "loading and saving",
     "findings": ("SB205",),
     "failure": "layer_types",
     "says": (r"layer_types.*entries must be",),

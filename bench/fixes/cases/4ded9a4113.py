@@ -1,14 +1,9 @@
-"""The attention of a config reaches its sub-configs.
-
-https://github.com/huggingface/transformers/pull/39423
-"""
+"""The attention of a config reaches its sub-configs."""
 
 from llava import make  # noqa: F401  a part of the case
 from transformers import LlavaForConditionalGeneration
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "a config loaded with eager keeps its parts on eager when it is loaded again with sdpa",
     "area": "loading and saving",
     "signals": ("attention",),

@@ -1,7 +1,4 @@
-"""What a checkpoint of LLaVA lacks is initialised by the part that it belongs to.
-
-https://github.com/huggingface/transformers/pull/37070
-"""
+"""What a checkpoint of LLaVA lacks is initialised by the part that it belongs to."""
 
 import pathlib
 
@@ -11,8 +8,6 @@ from safetensors.torch import load_file, save_file
 from sizes import SMALL, TEXT_128
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "norms of an image tower that a LLaVA checkpoint lacks are not initialised",
     "area": "loading and saving",
     "findings": ("SB302",),

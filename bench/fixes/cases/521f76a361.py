@@ -1,17 +1,11 @@
-"""CTRL generates with flex attention.
-
-https://github.com/huggingface/transformers/pull/46854
-"""
+"""CTRL generates with flex attention."""
 
 import torch
 import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "CTRL with flex_attention and a static cache raises AttributeError in generate: 'BlockMask' object has no attribute 'ndim'",
-    "area": "computation",
     "failure": "'BlockMask'",
     "says": (r"'BlockMask'", r"flex_attention.*(mask|CTRL)"),
     "source": ("CTRLModel", "modeling_ctrl.py"),

@@ -1,7 +1,4 @@
-"""A model with an adapter in its own folder is loaded from this folder.
-
-https://github.com/huggingface/transformers/pull/43781
-"""
+"""A model with an adapter in its own folder is loaded from this folder."""
 
 import json
 from pathlib import Path
@@ -11,11 +8,8 @@ import transformers
 from sizes import IDS, TEXT
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "packages": ("peft",),
     "symptom": "a folder with a model and its adapter is not loaded: the weights are looked up under the name in the adapter's config",
-    "area": "loading and saving",
     "failure": "couldn't find them in the cached files",
     "says": (r"nobody/base-of-the-adapter",),
     "source": ("maybe_load_adapters", "integrations/peft.py", "auto_factory.py"),

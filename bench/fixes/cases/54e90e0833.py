@@ -1,7 +1,4 @@
-"""The tokenizer.json of DeepSeek OCR is read as it is, though the hub names another tokenizer class.
-
-https://github.com/huggingface/transformers/pull/45739
-"""
+"""The tokenizer.json of DeepSeek OCR is read as it is, though the hub names another tokenizer class."""
 
 import json
 from pathlib import Path
@@ -10,8 +7,6 @@ import deepseek
 import transformers
 
 CASE = {
-    "before": "5.7.0",
-    "after": "5.8.0",
     "made": "5.8.0",
     "symptom": "DeepSeek OCR's tokenizer is rebuilt as Llama's: other ids for every text with a space",
     "area": "tokenizer",

@@ -1,17 +1,11 @@
-"""A bias of one label is no four-bit weight.
-
-https://github.com/huggingface/transformers/pull/38397
-"""
+"""A bias of one label is no four-bit weight."""
 
 import transformers
 from sizes import PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "a bias of one value for a head of two labels is not seen as a mismatch when it is loaded",
-    "area": "loading and saving",
     "findings": ("SB207", "SB208"),
     "failure": "size mismatch",
     "says": (r"classifier\\.bias", r"mismatch"),

@@ -1,7 +1,4 @@
-"""The inputs of a tokenizer move to a device together with what they hold in turn.
-
-https://github.com/huggingface/transformers/pull/38985
-"""
+"""The inputs of a tokenizer move to a device together with what they hold in turn."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import SMALL
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "BatchEncoding.to leaves tensors where they are that are in an encoding within it",
-    "area": "tokenizer",
     "says": (r"BatchEncoding\.to\b",),
     "source": ("BatchEncoding.to",),
 }

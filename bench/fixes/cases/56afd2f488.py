@@ -1,16 +1,10 @@
-"""Mimi keeps the flags of its codebooks in float32.
-
-https://github.com/huggingface/transformers/pull/35759
-"""
+"""Mimi keeps the flags of its codebooks in float32."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "a Mimi that is loaded in float16 has the buffer initialized of its codebooks in float16 and not in float32",
-    "area": "computation",
     "signals": ("buffers", "weights"),
     "says": (r"codebook\.initialized",),
     "source": ("MimiEuclideanCodebook", "modeling_mimi.py", "codebook.initialized"),

@@ -1,15 +1,10 @@
-"""Janus's image processor rounds the shorter side of an image.
-
-https://github.com/huggingface/transformers/pull/43187
-"""
+"""Janus's image processor rounds the shorter side of an image."""
 
 import numpy as np
 import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "symptom": "Janus's image processor cuts off the fraction of the shorter side: an image is a pixel too small",
     "area": "processor",
     "signals": ("inputs", "pixel_values", "processor"),

@@ -1,7 +1,4 @@
-"""Chameleon takes an image: its tokens are counted as tokens, not as embeddings.
-
-https://github.com/huggingface/transformers/pull/36918
-"""
+"""Chameleon takes an image: its tokens are counted as tokens, not as embeddings."""
 
 import numpy as np
 import tokenizers
@@ -15,7 +12,6 @@ CASE = {
     "after": "4.50.1",
     "packages": ("accelerate",),
     "symptom": "Chameleon with any image: ValueError: Image features and image tokens do not match",
-    "area": "computation",
     "findings": ("SB931", "SB932"),
     "failure": "Image features and image tokens do not match",
     "says": (r"Image features and image tokens do not match",),

@@ -1,7 +1,4 @@
-"""GLM-Image gives each row of a batch the positions of its own images.
-
-https://github.com/huggingface/transformers/pull/43342
-"""
+"""GLM-Image gives each row of a batch the positions of its own images."""
 
 import inspect
 
@@ -10,10 +7,7 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "symptom": "the second row of a batch of GLM-Image gets the positions of the first row's image",
-    "area": "computation",
     "signals": ("logits", "hidden_states"),
     "findings": ("SB705",),
     "says": (r"images_per_sample", r"get_rope_index"),

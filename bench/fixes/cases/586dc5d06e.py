@@ -1,7 +1,4 @@
-"""GLM-4V takes the timestamps of a video's frames from those that it has sampled.
-
-https://github.com/huggingface/transformers/pull/40696
-"""
+"""GLM-4V takes the timestamps of a video's frames from those that it has sampled."""
 
 import glm4v
 import numpy as np
@@ -12,7 +9,6 @@ CASE = {
     "before": "4.56.0",
     "after": "4.56.1",
     "symptom": "GLM-4V's processor raises TypeError for a video that comes as an array with its frames per second",
-    "area": "processor",
     "packages": ("torchvision",),
     "signals": ("inputs", "processor"),
     "failure": "'NoneType' object is not iterable",

@@ -1,16 +1,10 @@
-"""VAN is built where the meta device is in use.
-
-https://github.com/huggingface/transformers/pull/37562
-"""
+"""VAN is built where the meta device is in use."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "building VAN under torch.device('meta') raises RuntimeError, as it reads its rates of dropping from a tensor",
-    "area": "computation",
     "says": (r"meta", r"Tensor\.item\(\) cannot be called"),
     "source": ("VanEncoder", "modeling_van.py"),
 }

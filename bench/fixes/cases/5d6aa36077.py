@@ -1,7 +1,4 @@
-"""The image processor of Kimi K2.5 does not swap the height and the width of an image.
-
-https://github.com/huggingface/transformers/pull/47786
-"""
+"""The image processor of Kimi K2.5 does not swap the height and the width of an image."""
 
 import numpy as np
 import transformers
@@ -9,11 +6,8 @@ from PIL import Image
 from sizes import TOWER
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "made": "5.15.0",
     "symptom": "Kimi K2.5 squeezes every image that is not square into its transposed shape",
-    "area": "processor",
     "packages": ("torchvision",),
     "findings": ("SB833", "SB835", "SB839"),
     "signals": ("pixel_values", "image_grid_thw"),

@@ -1,7 +1,4 @@
-"""Arguments of from_pretrained that are attributes of an image processor are applied.
-
-https://github.com/huggingface/transformers/pull/44245
-"""
+"""Arguments of from_pretrained that are attributes of an image processor are applied."""
 
 from sizes import TOWER
 from transformers import (
@@ -12,10 +9,7 @@ from transformers import (
 )
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "from_pretrained(folder, model_input_names=...) drops the argument in silence",
-    "area": "processor",
     "says": ("from_dict", "kwargs"),
     "source": ("from_dict", "image_processing_base.py"),
     "packages": ("torchvision",),

@@ -1,15 +1,10 @@
-"""LasrFeatureExtractor can be called again.
-
-https://github.com/huggingface/transformers/pull/44207
-"""
+"""LasrFeatureExtractor can be called again."""
 
 import numpy as np
 from sizes import TOWER
 from transformers import AutoFeatureExtractor, LasrCTCConfig, LasrFeatureExtractor, LasrForCTC
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "every call of the feature extractor raises TypeError",
     "area": "processor",
     "failure": "_torch_extract_fbank_features",

@@ -1,7 +1,4 @@
-"""The fast image processor of HunYuan-VL gives patches in the order of the slow one.
-
-https://github.com/huggingface/transformers/pull/47499
-"""
+"""The fast image processor of HunYuan-VL gives patches in the order of the slow one."""
 
 import numpy as np
 import transformers
@@ -9,8 +6,6 @@ from PIL import Image
 from sizes import IDS
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "packages": ("torchvision",),
     "symptom": "with torchvision, HunYuan-VL gets the patches of an image in another order than with PIL",
     "area": "processor",

@@ -1,18 +1,12 @@
-"""ConvNeXt's fast image processor resizes bicubically by default, and crops the centre as others do.
-
-https://github.com/huggingface/transformers/pull/42934
-"""
+"""ConvNeXt's fast image processor resizes bicubically by default, and crops the centre as others do."""
 
 import numpy as np
 import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "ConvNeXt's fast image processor crops one pixel beside the one of later releases",
-    "area": "processor",
     "signals": ("inputs", "pixel_values"),
     "findings": ("SB833", "SB839"),
     "says": (r"ConvNextImageProcessor(Fast)?\b.*pixel_values", r"center_crop"),

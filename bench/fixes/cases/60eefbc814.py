@@ -1,17 +1,11 @@
-"""Emu3 sees the images it is given.
-
-https://github.com/huggingface/transformers/pull/47948
-"""
+"""Emu3 sees the images it is given."""
 
 import torch
 import transformers
 from sizes import GROUPED, IDS
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "Emu3ForConditionalGeneration ignores pixel_values: any image gives the same logits",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy"),
     "findings": ("SB926",),
     "says": (r"Emu3ForConditionalGeneration.*pixel_values", r"pixel_values.*ignored"),

@@ -1,17 +1,11 @@
-"""T5Gemma 2 keeps the whole of a long input for its decoder.
-
-https://github.com/huggingface/transformers/pull/45540
-"""
+"""T5Gemma 2 keeps the whole of a long input for its decoder."""
 
 import torch
 import transformers
 from sizes import GEMMA_IDS, TEXT_128, TOWER
 
 CASE = {
-    "before": "5.6.2",
-    "after": "5.7.0",
     "symptom": "generate() of T5Gemma 2 keeps the last 4095 tokens of a longer input alone: it fails, or goes on otherwise than without a cache",
-    "area": "computation",
     "signals": ("decode", "greedy"),
     "says": (r"_prepare_cache_for_generation", r"cross_attention_cache", r"cross_attn_config"),
     "source": ("_prepare_cache_for_generation", "modeling_t5gemma2.py"),

@@ -1,7 +1,4 @@
-"""A dynamic rotary embedding is the original one again for a short text after a long one.
-
-https://github.com/huggingface/transformers/pull/46624
-"""
+"""A dynamic rotary embedding is the original one again for a short text after a long one."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "after a long text a Llama with dynamic rope gives other logits for a short one",
-    "area": "computation",
     "findings": ("SB711", "SB712"),
     "says": (r"max_seq_len_cached", r"dynamic_frequency_update"),
     "source": ("dynamic_rope_update", "dynamic_frequency_update", "modeling_rope_utils.py"),

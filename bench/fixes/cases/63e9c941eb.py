@@ -1,7 +1,4 @@
-"""A model of custom code may have its config class from another file than the config.
-
-https://github.com/huggingface/transformers/pull/35592
-"""
+"""A model of custom code may have its config class from another file than the config."""
 
 import json
 import pathlib
@@ -11,11 +8,8 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "options": ("--trust-remote-code",),
     "symptom": "custom code whose config class stands in two files raises ValueError: config_class is not consistent",
-    "area": "loading and saving",
     "failure": "not consistent with the",
     "says": (r"not consistent with the",),
     "source": ("register", "auto_factory.py", "_BaseAutoModelClass"),

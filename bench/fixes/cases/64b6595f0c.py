@@ -1,17 +1,11 @@
-"""Whisper's tokenizer decodes a batch with its timestamps.
-
-https://github.com/huggingface/transformers/pull/47997
-"""
+"""Whisper's tokenizer decodes a batch with its timestamps."""
 
 import tokenizers
 import transformers
 from sizes import BART
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "WhisperTokenizer.decode of a batch with decode_with_timestamps=True raises TypeError",
-    "area": "tokenizer",
     "failure": "'>=' not supported",
     "says": (r"decode_with_timestamps", r"'>=' not supported"),
     "source": ("_decode_with_timestamps", "WhisperTokenizer", "tokenization_whisper.py"),

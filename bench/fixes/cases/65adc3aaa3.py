@@ -1,7 +1,4 @@
-"""A base model is its own decoder.
-
-https://github.com/huggingface/transformers/pull/40824
-"""
+"""A base model is its own decoder."""
 
 import transformers
 from sizes import IDS, TEXT
@@ -11,7 +8,6 @@ CASE = {
     "before": "4.56.1",
     "after": "4.56.2",
     "symptom": "get_decoder() of a base model such as MistralModel gives None",
-    "area": "loading and saving",
     "says": (r"get_decoder",),
     "source": ("get_decoder", "EmbeddingAccessMixin", "modeling_utils.py"),
 }

@@ -1,17 +1,11 @@
-"""The hidden states of Qwen3-VL that a user gets are those of the layers.
-
-https://github.com/huggingface/transformers/pull/41535
-"""
+"""The hidden states of Qwen3-VL that a user gets are those of the layers."""
 
 import torch
 import transformers
 from sizes import QWEN_VISION
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "hidden_states of Qwen3-VL hold image features that are added in place to a layer's output",
-    "area": "computation",
     "signals": ("hidden_states",),
     "says": (r"_deepstack_process",),
     "source": ("_deepstack_process", "modeling_qwen3_vl.py"),

@@ -7,10 +7,7 @@ import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "symptom": "the loss of balance of DBRX is that of probabilities that went through a second softmax",
-    "area": "computation",
     "signals": ("loss", "outputs"),
     "says": (r"aux_loss", r"load_balancing"),
     "source": ("load_balancing_loss_func", "modeling_dbrx.py"),

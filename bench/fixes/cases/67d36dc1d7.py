@@ -1,17 +1,11 @@
-"""An exported model takes a cache that holds tokens.
-
-https://github.com/huggingface/transformers/pull/37880
-"""
+"""An exported model takes a cache that holds tokens."""
 
 import torch
 import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "a model that torch.export exported with a DynamicCache raises when it gets one with tokens",
-    "area": "computation",
     "says": (r"torch\.export.*DynamicCache", r"_flatten_dynamic_cache_for_fx"),
     "source": ("_flatten_dynamic_cache_for_fx", "cache_utils.py"),
 }

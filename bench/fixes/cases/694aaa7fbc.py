@@ -1,7 +1,4 @@
-"""A Llama with a head for classes takes the last token that is no padding, whatever stands before it.
-
-https://github.com/huggingface/transformers/pull/35911
-"""
+"""A Llama with a head for classes takes the last token that is no padding, whatever stands before it."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "a sequence classifier whose padding token is eos classifies what stands before the first eos of a text",
-    "area": "computation",
     "signals": ("logits", "outputs"),
     "says": (r"last_non_pad_token", r"sequence_lengths", r"(?i)pad\w*.*(middle|inside|both sides)"),
     "source": ("LlamaForSequenceClassification", "modeling_llama.py"),

@@ -1,7 +1,4 @@
-"""DebertaV2Tokenizer adds [CLS] and [SEP] again.
-
-https://github.com/huggingface/transformers/pull/44570
-"""
+"""DebertaV2Tokenizer adds [CLS] and [SEP] again."""
 
 import json
 import pathlib
@@ -11,10 +8,7 @@ from sizes import TOWER
 from transformers import AutoTokenizer, DebertaV2Config, DebertaV2Model
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "ids of a deberta-v3 tokenizer (spm.model) have no [CLS] and [SEP]",
-    "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
     "says": ("\\[CLS\\]", "special tokens?", "post_processor"),
     "source": ("DebertaV2Tokenizer", "tokenization_deberta_v2.py", "post_processor"),

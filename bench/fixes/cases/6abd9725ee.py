@@ -1,15 +1,10 @@
-"""Janus makes images.
-
-https://github.com/huggingface/transformers/pull/45044
-"""
+"""Janus makes images."""
 
 import torch
 import transformers
 from sizes import IDS, PLAIN_TEXT
 
 CASE = {
-    "before": "5.4.0",
-    "after": "5.5.0",
     "symptom": "generate(generation_mode='image') of Janus raises TypeError: repeat_interleave(), as nothing sets the number of images",
     "area": "generation",
     "failure": "repeat_interleave",

@@ -1,17 +1,11 @@
-"""Evolla's eager attention repeats the key and value heads of its text decoder.
-
-https://github.com/huggingface/transformers/pull/46860
-"""
+"""Evolla's eager attention repeats the key and value heads of its text decoder."""
 
 import torch
 import transformers
 from sizes import IDS, SMALL, TEXT
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "Evolla with fewer key-value heads than heads raises with eager attention: sizes of tensors do not match",
-    "area": "computation",
     "failure": "must match the size of tensor",
     "says": (r"must match the size of tensor",),
     "source": ("eager_attention_forward", "EvollaAttention", "modeling_evolla.py"),

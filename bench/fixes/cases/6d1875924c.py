@@ -1,7 +1,4 @@
-"""A LongT5 whose checkpoint has its embeddings once is loaded with them everywhere.
-
-https://github.com/huggingface/transformers/pull/40724
-"""
+"""A LongT5 whose checkpoint has its embeddings once is loaded with them everywhere."""
 
 from pathlib import Path
 
@@ -11,8 +8,6 @@ from safetensors.torch import load_file, save_file
 from sizes import T5
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "encoder and decoder of a legacy LongT5 have random embeddings",
     "area": "loading and saving",
     "signals": ("load", "weights", "hidden_states", "logits"),

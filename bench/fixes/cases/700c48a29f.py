@@ -1,18 +1,12 @@
-"""The processor of Qwen3-VL takes a video of one frame.
-
-https://github.com/huggingface/transformers/pull/42083
-"""
+"""The processor of Qwen3-VL takes a video of one frame."""
 
 import numpy as np
 import qwen2_vl
 import transformers
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "Qwen3-VL's processor raises ValueError for a video of one frame, and rounds odd numbers of frames down",
-    "area": "processor",
     "failure": "must be larger than temporal_factor",
     "says": (r"temporal_factor", r"one frame"),
     "source": ("Qwen3VLVideoProcessor", "video_processing_qwen3_vl.py", "smart_resize"),

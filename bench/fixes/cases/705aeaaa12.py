@@ -1,7 +1,4 @@
-"""The processor of LLaVA-OneVision takes a video without an option for tensors.
-
-https://github.com/huggingface/transformers/pull/35660
-"""
+"""The processor of LLaVA-OneVision takes a video without an option for tensors."""
 
 import numpy as np
 import transformers
@@ -9,10 +6,7 @@ from sizes import GROUPED, TOWER
 from tokens import NAMED, SPACES, tokenizer_of
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "the processor of LLaVA-OneVision raises ValueError for a video without return_tensors",
-    "area": "processor",
     "findings": ("SB836",),
     "failure": "Invalid image type",
     "says": (r"video.*Invalid image type", r"LlavaOnevisionProcessor.*video"),

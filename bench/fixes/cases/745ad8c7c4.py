@@ -1,17 +1,11 @@
-"""The fast image processor of EoMT keeps the images if it is not to resize them.
-
-https://github.com/huggingface/transformers/pull/42707
-"""
+"""The fast image processor of EoMT keeps the images if it is not to resize them."""
 
 import numpy as np
 import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "the fast image processor of EoMT raises KeyError with do_resize=False",
-    "area": "processor",
     "packages": ("torchvision", "scipy"),
     "findings": ("SB836", "SB932"),
     "failure": "KeyError",

@@ -1,15 +1,10 @@
-"""Qwen3VL generates several answers to a video.
-
-https://github.com/huggingface/transformers/pull/42089
-"""
+"""Qwen3VL generates several answers to a video."""
 
 import torch
 from sizes import TEXT
 from transformers import AutoModelForImageTextToText, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "generate with a video and num_return_sequences=2 raises",
     "area": "generation",
     "failure": "split",

@@ -1,17 +1,11 @@
-"""Qwen2-Audio takes cache_position.
-
-https://github.com/huggingface/transformers/pull/39503
-"""
+"""Qwen2-Audio takes cache_position."""
 
 import torch
 import transformers
 from sizes import TEXT_128
 
 CASE = {
-    "before": "4.54.1",
-    "after": "4.55.0",
     "symptom": "a forward of Qwen2-Audio with cache_position raises TypeError",
-    "area": "computation",
     "findings": ("SB927",),
     "failure": "unexpected keyword argument 'cache_position'",
     "says": (r"Qwen2AudioForConditionalGeneration.*cache_position",),

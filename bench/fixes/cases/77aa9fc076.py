@@ -1,17 +1,11 @@
-"""generate() of an encoder-decoder model gives the decoder the encoder's mask.
-
-https://github.com/huggingface/transformers/pull/36018
-"""
+"""generate() of an encoder-decoder model gives the decoder the encoder's mask."""
 
 import torch
 import transformers
 from sizes import BART
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "generate() of BART attends to the padding of its input: a padded row gets other scores",
-    "area": "generation",
     "findings": ("SB705",),
     "says": (r"generate.*(pad.*|attention_mask)",),
     "source": ("prepare_inputs_for_generation", "generation/utils.py"),

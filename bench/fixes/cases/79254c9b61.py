@@ -1,7 +1,4 @@
-"""Fast image processors normalise pixels that they do not rescale.
-
-https://github.com/huggingface/transformers/pull/36388
-"""
+"""Fast image processors normalise pixels that they do not rescale."""
 
 import numpy as np
 import transformers
@@ -9,8 +6,6 @@ from PIL import Image
 from sizes import TOWER
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "packages": ("torchvision",),
     "symptom": "a fast image processor with do_rescale false raises TypeError for every image",
     "area": "processor",

@@ -1,16 +1,10 @@
-"""The transformer of Mimi looks back no further than its window.
-
-https://github.com/huggingface/transformers/pull/43971
-"""
+"""The transformer of Mimi looks back no further than its window."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "Mimi attends to frames before its sliding window: other codes for a sound longer than it",
-    "area": "computation",
     "signals": ("audio_codes", "audio_values", "hidden_states"),
     "source": ("MimiTransformerModel", "modeling_mimi.py", "create_sliding_window_causal_mask"),
 }

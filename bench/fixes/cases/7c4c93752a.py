@@ -1,16 +1,10 @@
-"""mLUKE's tokenizer marks the entity that is to be classified.
-
-https://github.com/huggingface/transformers/pull/44362
-"""
+"""mLUKE's tokenizer marks the entity that is to be classified."""
 
 import transformers
 from sizes import PLAIN_TEXT
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "mLUKE's tokenizer raises AttributeError for an entity to classify: it has no additional_special_tokens_ids",
-    "area": "tokenizer",
     "failure": "additional_special_tokens_ids",
     "says": (r"additional_special_tokens_ids",),
     "source": ("MLukeTokenizer", "tokenization_mluke.py"),

@@ -1,7 +1,4 @@
-"""The fast image processor of Glm46V counts patches.
-
-https://github.com/huggingface/transformers/pull/43877
-"""
+"""The fast image processor of Glm46V counts patches."""
 
 from sizes import TOWER
 from transformers import (
@@ -12,10 +9,7 @@ from transformers import (
 )
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "Glm46VImageProcessorFast has no get_number_of_image_patches",
-    "area": "processor",
     "failure": "get_number_of_image_patches",
     "says": ("get_number_of_image_patches",),
     "source": ("get_number_of_image_patches", "image_processing_glm46v_fast.py"),

@@ -1,17 +1,11 @@
-"""PE Audio Video stretches the frames of a video over time, not over their features.
-
-https://github.com/huggingface/transformers/pull/43811
-"""
+"""PE Audio Video stretches the frames of a video over time, not over their features."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "packages": ("timm", "torchvision"),
     "symptom": "PE Audio Video raises for a padded sound of as many steps as its video has frames",
-    "area": "computation",
     "signals": ("hidden_states", "outputs"),
     "failure": "normalized_shape",
     "says": (r"normalized_shape", r"interpolate"),

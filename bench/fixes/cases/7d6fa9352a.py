@@ -1,7 +1,4 @@
-"""ShieldGemma 2 ties its head as its text says, where its config says nothing.
-
-https://github.com/huggingface/transformers/pull/44358
-"""
+"""ShieldGemma 2 ties its head as its text says, where its config says nothing."""
 
 import json
 from pathlib import Path
@@ -12,10 +9,7 @@ from safetensors.torch import load_file, save_file
 from sizes import SMALL, TEXT
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "the head of a loaded ShieldGemma 2 is not tied to its embeddings: random weights, other probabilities",
-    "area": "loading and saving",
     "signals": ("weights", "logits", "outputs", "probabilities"),
     "says": (r"lm_head\.weight", r"tie_word_embeddings"),
     "source": (

@@ -1,15 +1,10 @@
-"""Qwen3-Omni speaks.
-
-https://github.com/huggingface/transformers/pull/44848
-"""
+"""Qwen3-Omni speaks."""
 
 import qwen3_omni
 import torch
 import transformers
 
 CASE = {
-    "before": "5.4.0",
-    "after": "5.5.0",
     "made": "5.5.0",
     "symptom": "generate() of Qwen3-Omni with a voice raises TypeError: multiple values for argument 'next_sequence_length'",
     "area": "generation",

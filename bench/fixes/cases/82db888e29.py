@@ -1,7 +1,4 @@
-"""The dtype of a checkpoint that begins with float8 is that of its other tensors.
-
-https://github.com/huggingface/transformers/pull/44883
-"""
+"""The dtype of a checkpoint that begins with float8 is that of its other tensors."""
 
 import json
 from pathlib import Path
@@ -12,10 +9,7 @@ from safetensors.torch import load_file, save_file
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "a checkpoint whose first tensor is float8, and whose config has no dtype, does not load",
-    "area": "loading and saving",
     "findings": ("SB306",),
     "failure": "Float8_e4m3fn",
     "says": (r"[Ff]loat8",),

@@ -1,7 +1,4 @@
-"""GPT-2 divides its scores by the number of the layer under sdpa, where its config says so.
-
-https://github.com/huggingface/transformers/pull/44397
-"""
+"""GPT-2 divides its scores by the number of the layer under sdpa, where its config says so."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "before": "5.3.0",
     "after": "5.4.0",
     "symptom": "GPT-2 ignores scale_attn_by_inverse_layer_idx under sdpa, which is the default: other logits",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "greedy", "outputs", "decode"),
     "says": (r"scale_attn_by_inverse_layer_idx", r"scale_attn_weights"),
     "source": ("GPT2Attention", "modeling_gpt2.py"),

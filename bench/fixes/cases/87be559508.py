@@ -1,17 +1,11 @@
-"""The short convolutions of LFM2 leave out padding.
-
-https://github.com/huggingface/transformers/pull/41790
-"""
+"""The short convolutions of LFM2 leave out padding."""
 
 import torch
 import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "pads on the left change what LFM2 computes of a text, as its convolutions get a mask of four dimensions",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "padding", "batch"),
     "says": (r"Lfm2ShortConv", r"apply_mask_to_padding_states"),
     "source": ("Lfm2ShortConv", "apply_mask_to_padding_states", "modeling_lfm2.py"),

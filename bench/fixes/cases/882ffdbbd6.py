@@ -1,15 +1,10 @@
-"""CamemBERT as a decoder ties its head to its embeddings.
-
-https://github.com/huggingface/transformers/pull/45031
-"""
+"""CamemBERT as a decoder ties its head to its embeddings."""
 
 import torch
 import transformers
 from sizes import PLAIN_TEXT
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "made": "5.4.0",
     "symptom": "CamembertForCausalLM cannot be made: its tied keys name camembert and not roberta",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""SAM's image processor makes RGB of a gray image.
-
-https://github.com/huggingface/transformers/pull/36369
-"""
+"""SAM's image processor makes RGB of a gray image."""
 
 import numpy as np
 import sam
@@ -9,10 +6,7 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "SAM's image processor does not make RGB of gray and RGBA images: it raises",
-    "area": "processor",
     "findings": ("SB836",),
     "says": (r"(gray|RGBA|palette|mode L\b).*(raises|raised)",),
     "source": ("SamImageProcessor", "image_processing_sam.py", "_preprocess_image"),

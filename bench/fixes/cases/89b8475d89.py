@@ -1,14 +1,9 @@
-"""SAM's table of positions is a parameter that its two places share.
-
-https://github.com/huggingface/transformers/pull/43420
-"""
+"""SAM's table of positions is a parameter that its two places share."""
 
 import sam
 import transformers
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "SAM's positional_embedding is a buffer in 4.57.6, and a weight that is trained in 5.0.0",
     "area": "loading and saving",
     "signals": ("gradients", "grads", "parameters", "buffers"),

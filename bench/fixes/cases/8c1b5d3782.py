@@ -1,7 +1,4 @@
-"""Weights are not renamed because gamma or beta stands in their names.
-
-https://github.com/huggingface/transformers/pull/35615
-"""
+"""Weights are not renamed because gamma or beta stands in their names."""
 
 import importlib
 import json
@@ -14,8 +11,6 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "made": "4.49.0",
     "options": ("--trust-remote-code",),
     "symptom": "a weight of own code that is called gamma is not loaded: its name is taken for a former one",

@@ -1,17 +1,11 @@
-"""The length of a static cache is a number, not a list of one.
-
-https://github.com/huggingface/transformers/pull/46856
-"""
+"""The length of a static cache is a number, not a list of one."""
 
 import torch
 import transformers
 from sizes import IDS, TEXT
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "get_seq_length() of a StaticCache is a tensor of one dimension in place of a number",
-    "area": "computation",
     "says": (r"StaticLayer", r"cumulative_length", r"StaticCache.*get_seq_length"),
     "source": ("StaticLayer", "get_seq_length", "StaticSlidingWindowLayer"),
 }

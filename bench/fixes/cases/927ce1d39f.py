@@ -1,7 +1,4 @@
-"""The processor of Mistral 3 cuts images into patches that can be merged.
-
-https://github.com/huggingface/transformers/pull/37019
-"""
+"""The processor of Mistral 3 cuts images into patches that can be merged."""
 
 import numpy as np
 import transformers
@@ -13,7 +10,6 @@ CASE = {
     "before": "4.50.2",
     "after": "4.50.3",
     "symptom": "PixtralProcessor with spatial_merge_size 2 resizes images to an odd number of patches",
-    "area": "processor",
     "findings": ("SB830", "SB833", "SB835"),
     "source": ("PixtralProcessor", "processing_pixtral.py"),
 }

@@ -1,7 +1,4 @@
-"""GPT-NeoX Japanese finds prices in a text without an exponential search.
-
-https://github.com/huggingface/transformers/pull/36121
-"""
+"""GPT-NeoX Japanese finds prices in a text without an exponential search."""
 
 import json
 from pathlib import Path
@@ -9,10 +6,7 @@ from pathlib import Path
 import transformers
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "GPT-NeoX Japanese with do_clean_text splits a price of millions otherwise, and a long number takes hours",
-    "area": "tokenizer",
     "findings": ("SB806", "SB815", "SB816"),
     "says": (r"円",),
     "source": ("SubWordJapaneseTokenizer", "tokenization_gpt_neox_japanese.py", "clean_text"),

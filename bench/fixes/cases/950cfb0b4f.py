@@ -1,17 +1,11 @@
-"""A training step of PaliGemma does not attend to padding.
-
-https://github.com/huggingface/transformers/pull/35859
-"""
+"""A training step of PaliGemma does not attend to padding."""
 
 import torch
 import transformers
 from sizes import SMALL, TOWER
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "a training step of PaliGemma attends to padding: its loss depends on the padding's ids",
-    "area": "computation",
     "signals": ("loss", "gradients"),
     "findings": ("SB840",),
     "source": ("_update_causal_mask", "modeling_paligemma.py"),

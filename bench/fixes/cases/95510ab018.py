@@ -1,7 +1,4 @@
-"""Gemma 3n takes an image without a sound.
-
-https://github.com/huggingface/transformers/pull/40024
-"""
+"""Gemma 3n takes an image without a sound."""
 
 import numpy as np
 import torch
@@ -14,7 +11,6 @@ CASE = {
     "after": "4.55.1",
     "packages": ("timm", "torchvision"),
     "symptom": "Gemma 3n with an image or a sound: TypeError: get_placeholder_mask() missing 1 argument",
-    "area": "computation",
     "findings": ("SB931", "SB932"),
     "failure": "get_placeholder_mask() missing 1 required positional argument",
     "says": (r"get_placeholder_mask",),

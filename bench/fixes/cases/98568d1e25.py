@@ -1,17 +1,11 @@
-"""Grounding DINO has a head for each layer of its decoder, if its config says so.
-
-https://github.com/huggingface/transformers/pull/38238
-"""
+"""Grounding DINO has a head for each layer of its decoder, if its config says so."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "made": "4.53.0",
     "symptom": "with decoder_bbox_embed_share false all layers of Grounding DINO have the last layer's head",
-    "area": "computation",
     "signals": ("logits", "outputs", "pred_boxes", "hidden_states", "state", "parameters"),
     "findings": ("SB308", "SB309", "SB311"),
     "says": (r"bbox_embed",),

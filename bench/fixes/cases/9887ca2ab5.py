@@ -1,7 +1,4 @@
-"""ESM rescales the embeddings of a sequence with masks by its own length, not by the padded one.
-
-https://github.com/huggingface/transformers/pull/44163
-"""
+"""ESM rescales the embeddings of a sequence with masks by its own length, not by the padded one."""
 
 from pathlib import Path
 
@@ -10,10 +7,7 @@ import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "ESM-2 gives other logits for a masked sequence that is padded: token dropout counts the padding",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "last_hidden_state"),
     "says": (r"Esm\w*[Ee]mbeddings", r"token_dropout", r"modeling_esm"),
     "source": ("EsmEmbeddings", "EsmModel", "modeling_esm.py"),

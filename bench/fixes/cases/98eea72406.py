@@ -1,13 +1,8 @@
-"""The pipeline of video classification takes a checkpoint that has a video processor only.
-
-https://github.com/huggingface/transformers/pull/46256
-"""
+"""The pipeline of video classification takes a checkpoint that has a video processor only."""
 
 import transformers
 
 CASE = {
-    "before": "5.10.4",
-    "after": "5.11.0",
     "packages": ("torchvision", "av"),
     "symptom": "pipeline('video-classification') of a V-JEPA 2 raises, as it has no image processor",
     "area": "pipeline",

@@ -1,17 +1,11 @@
-"""Qwen2-VL's config has the values of its text model in text_config alone.
-
-https://github.com/huggingface/transformers/pull/42420
-"""
+"""Qwen2-VL's config has the values of its text model in text_config alone."""
 
 import qwen2_vl
 import transformers
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "config.hidden_size of Qwen2-VL raises AttributeError, as its config no longer hands names to text_config",
-    "area": "loading and saving",
     "says": (
         r"config.*\b(hidden_size|vocab_size|num_hidden_layers|num_attention_heads)\b",
         r"no attribute '(hidden_size|vocab_size|num_hidden_layers|num_attention_heads)'",

@@ -1,7 +1,4 @@
-"""CamemBERT's head is tied to its embeddings, as its config says by default.
-
-https://github.com/huggingface/transformers/pull/44931
-"""
+"""CamemBERT's head is tied to its embeddings, as its config says by default."""
 
 from pathlib import Path
 
@@ -12,10 +9,7 @@ from sizes import PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "the head of a loaded CamembertForMaskedLM is random, as it is not tied to the embeddings: other logits",
-    "area": "loading and saving",
     "signals": ("weights", "logits", "outputs", "parameters"),
     "says": (r"lm_head\.decoder\.weight", r"tie_word_embeddings"),
     "source": (

@@ -1,17 +1,11 @@
-"""VitDet takes images that are not square.
-
-https://github.com/huggingface/transformers/pull/35969
-"""
+"""VitDet takes images that are not square."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "made": "4.50.0",
     "symptom": "a VitDet whose image_size is a height and a width cannot be loaded: TypeError",
-    "area": "computation",
     "failure": "unsupported operand type(s) for //",
     "says": (r"unsupported operand type\(s\) for //",),
     "source": ("VitDetLayer", "modeling_vitdet.py"),

@@ -1,7 +1,4 @@
-"""GOT-OCR2's image processor counts the patches that it makes of a small image.
-
-https://github.com/huggingface/transformers/pull/40312
-"""
+"""GOT-OCR2's image processor counts the patches that it makes of a small image."""
 
 import numpy as np
 import transformers
@@ -10,11 +7,8 @@ from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "packages": ("torchvision",),
     "symptom": "GOT-OCR2's image processor counts two patches for an image that is not cut and becomes one",
-    "area": "processor",
     "says": (r"get_number_of_image_patches", r"num_image_(patches|tokens)"),
     "source": ("get_number_of_image_patches", "GotOcr2ImageProcessor", "image_processing_got_ocr2"),
 }

@@ -1,7 +1,4 @@
-"""Normalisation asks for a sequence of means; an array, which was one of the iterables, is none.
-
-https://github.com/huggingface/transformers/pull/35773
-"""
+"""Normalisation asks for a sequence of means; an array, which was one of the iterables, is none."""
 
 import numpy as np
 import transformers
@@ -9,10 +6,7 @@ from PIL import Image
 from sizes import SMALL
 
 CASE = {
-    "before": "4.48.3",
-    "after": "4.49.0",
     "symptom": "an image processor that is given image_mean and image_std as arrays raises ValueError",
-    "area": "processor",
     "findings": ("SB836",),
     "failure": "could not be broadcast",
     "says": (r"image_mean.*array", r"could not be broadcast"),

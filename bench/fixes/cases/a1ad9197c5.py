@@ -1,7 +1,4 @@
-"""A fast image processor has its attributes for itself.
-
-https://github.com/huggingface/transformers/pull/39363
-"""
+"""A fast image processor has its attributes for itself."""
 
 import json
 from pathlib import Path
@@ -10,11 +7,8 @@ import transformers
 from sizes import TOWER
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "packages": ("torchvision",),
     "symptom": "to change image_mean of one fast image processor changes it in all that are made later",
-    "area": "processor",
     "says": (r"image_mean",),
     "source": ("BaseImageProcessorFast", "image_processing_utils_fast.py"),
 }

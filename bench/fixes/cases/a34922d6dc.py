@@ -1,7 +1,4 @@
-"""MobileViT's image processor resizes bicubically by default.
-
-https://github.com/huggingface/transformers/pull/43024
-"""
+"""MobileViT's image processor resizes bicubically by default."""
 
 import json
 from pathlib import Path
@@ -11,10 +8,7 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "MobileViT's image processor resizes bilinearly where its file does not say how",
-    "area": "processor",
     "findings": ("SB833",),
     "says": (r"resample",),
     "source": ("MobileViTImageProcessor", "image_processing_mobilevit"),

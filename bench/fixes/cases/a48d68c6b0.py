@@ -1,7 +1,4 @@
-"""A model in training mode makes a cache, as one in evaluation does.
-
-https://github.com/huggingface/transformers/pull/42586
-"""
+"""A model in training mode makes a cache, as one in evaluation does."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "a Cohere2 in training mode gives no cache, whatever use_cache says",
-    "area": "computation",
     "says": (r"(?i)train\w*.*(past_key_values|cache)", r"(?i)(past_key_values|cache).*train"),
     "source": ("Cohere2Model", "modeling_cohere2.py"),
 }

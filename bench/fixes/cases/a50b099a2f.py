@@ -1,14 +1,9 @@
-"""In training, the groups of queries of LW-DETR do not attend to each other.
-
-https://github.com/huggingface/transformers/pull/44441
-"""
+"""In training, the groups of queries of LW-DETR do not attend to each other."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "made": "5.4.0",
     "symptom": "LW-DETR does not learn: its groups of queries are mixed, and a box head gets no gradient",
     "area": "loss",

@@ -1,7 +1,4 @@
-"""LLaVA-OneVision's image processor takes its size as the length of an edge.
-
-https://github.com/huggingface/transformers/pull/37988
-"""
+"""LLaVA-OneVision's image processor takes its size as the length of an edge."""
 
 import llava_onevision
 import numpy as np
@@ -9,8 +6,6 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "packages": ("torchvision",),
     "symptom": "LLaVA-OneVision's image processor raises KeyError: 'height' where its size is a shortest_edge",
     "area": "processor",

@@ -1,15 +1,10 @@
-"""Whisper generates with the help of its decoder as an assistant.
-
-https://github.com/huggingface/transformers/pull/48000
-"""
+"""Whisper generates with the help of its decoder as an assistant."""
 
 import torch
 import transformers
 from sizes import BART, IDS
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "generate() of Whisper with a WhisperForCausalLM as assistant raises UnboundLocalError",
     "area": "generation",
     "failure": "local variable 'is_updated'",

@@ -1,15 +1,10 @@
-"""The text model of Qwen3.5 names its own config.
-
-https://github.com/huggingface/transformers/pull/44715
-"""
+"""The text model of Qwen3.5 names its own config."""
 
 import transformers
 from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "made": "5.4.0",
     "symptom": "Qwen3_5TextModel.from_pretrained gives its model the config of the whole model, and saves it so",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""Weights of custom code that are loaded are not initialised again, in modules with buffers neither.
-
-https://github.com/huggingface/transformers/pull/44095
-"""
+"""Weights of custom code that are loaded are not initialised again, in modules with buffers neither."""
 
 import importlib
 import json
@@ -13,12 +10,9 @@ import torch
 import transformers
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "made": "5.3.0",
     "options": ("--trust-remote-code",),
     "symptom": "loaded weights of a batch norm in custom code are replaced by those that _init_weights writes",
-    "area": "loading and saving",
     "signals": ("weights", "parameters", "state", "logits", "hidden_states", "outputs"),
     "findings": ("SB303",),
     "says": (r"norm\.(weight|bias)",),

@@ -1,14 +1,9 @@
-"""VitMatte's image processor puts the trimap behind the channels of an image with its channels first.
-
-https://github.com/huggingface/transformers/pull/37616
-"""
+"""VitMatte's image processor puts the trimap behind the channels of an image with its channels first."""
 
 import numpy as np
 import transformers
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "VitMatte's image processor raises for an image with its channels first",
     "area": "processor",
     "findings": ("SB836",),

@@ -1,7 +1,4 @@
-"""Qwen2.5-VL spaces the times of videos, and not the place of an image.
-
-https://github.com/huggingface/transformers/pull/45330
-"""
+"""Qwen2.5-VL spaces the times of videos, and not the place of an image."""
 
 import torch
 import transformers
@@ -9,9 +6,7 @@ from sizes import QWEN_VISION, TEXT_128
 
 CASE = {
     "before": "5.5.3",
-    "after": "5.6.0",
     "symptom": "Qwen2.5-VL puts an image at a time that is tokens_per_second times its place: other logits for every image",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "decode", "greedy"),
     "says": (r"get_rope_index", r"get_vision_position_ids"),
     "source": ("get_rope_index", "Qwen2_5_VLModel", "modeling_qwen2_5_vl.py"),

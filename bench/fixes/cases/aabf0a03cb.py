@@ -1,15 +1,10 @@
-"""GLM-4V takes the seconds of a text's second video from that video.
-
-https://github.com/huggingface/transformers/pull/41229
-"""
+"""GLM-4V takes the seconds of a text's second video from that video."""
 
 import glm4v
 import numpy as np
 import transformers
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "GLM-4V's processor writes the seconds of the first video between the frames of the second one",
     "area": "processor",
     "packages": ("torchvision",),

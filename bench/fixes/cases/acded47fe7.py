@@ -1,7 +1,4 @@
-"""LLaVA-NeXT pads an image to its whole resolution where an odd number of pixels is missing.
-
-https://github.com/huggingface/transformers/pull/37819
-"""
+"""LLaVA-NeXT pads an image to its whole resolution where an odd number of pixels is missing."""
 
 import numpy as np
 import transformers
@@ -10,8 +7,6 @@ from sizes import SMALL, TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "LLaVA-NeXT's last tiles lack a row of padding and are stretched: other pixel values",
     "area": "processor",
     "findings": ("SB833", "SB839"),

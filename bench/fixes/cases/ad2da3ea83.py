@@ -1,7 +1,4 @@
-"""SAM can be trained.
-
-https://github.com/huggingface/transformers/pull/40667
-"""
+"""SAM can be trained."""
 
 import torch
 import transformers
@@ -10,7 +7,6 @@ CASE = {
     "before": "4.56.0",
     "after": "4.56.1",
     "symptom": "a forward of SAM in training mode raises AttributeError for dropout_p",
-    "area": "computation",
     "findings": ("SB840",),
     "failure": "has no attribute 'dropout_p'",
     "says": (r"dropout_p",),

@@ -1,7 +1,4 @@
-"""Florence-2 does not pass the Trainer's num_items_in_batch on to BART's decoder.
-
-https://github.com/huggingface/transformers/pull/40826
-"""
+"""Florence-2 does not pass the Trainer's num_items_in_batch on to BART's decoder."""
 
 import tempfile
 
@@ -10,10 +7,7 @@ import transformers
 from sizes import BART
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "training Florence-2 with the Trainer raises TypeError: BartDecoder got num_items_in_batch",
-    "area": "computation",
     "packages": ("accelerate",),
     "failure": "num_items_in_batch",
     "says": (r"num_items_in_batch",),

@@ -1,17 +1,11 @@
-"""Emu3 with a head makes images of its tokens, as its documentation shows.
-
-https://github.com/huggingface/transformers/pull/38297
-"""
+"""Emu3 with a head makes images of its tokens, as its documentation shows."""
 
 import torch
 import transformers
 from sizes import GROUPED, IDS
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "Emu3ForConditionalGeneration has neither decode_image_tokens nor vocabulary_mapping: no image can be generated",
-    "area": "computation",
     "failure": "decode_image_tokens",
     "says": (r"decode_image_tokens", r"vocabulary_mapping"),
     "source": (

@@ -1,7 +1,4 @@
-"""A processor says at which characters of the expanded text each of several images stands.
-
-https://github.com/huggingface/transformers/pull/46525
-"""
+"""A processor says at which characters of the expanded text each of several images stands."""
 
 import numpy as np
 import transformers
@@ -13,7 +10,6 @@ CASE = {
     "after": "5.10.4",
     "packages": ("torchvision",),
     "symptom": "text_replacement_offsets of a text with two images give a wrong new_span for the second",
-    "area": "processor",
     "says": (r"new_span", r"replacement_offsets"),
     "source": ("get_text_with_replacements", "processing_utils.py"),
 }

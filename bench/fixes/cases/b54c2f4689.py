@@ -1,7 +1,4 @@
-"""Llama 4 generates with a static cache.
-
-https://github.com/huggingface/transformers/pull/37329
-"""
+"""Llama 4 generates with a static cache."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "after": "4.51.1",
     "packages": ("accelerate",),
     "symptom": "Llama 4 with a static cache raises TypeError, as the length of the mask is a method that is not called",
-    "area": "computation",
     "failure": "must be tuple of ints",
     "says": (r"must be tuple of ints", r"get_max_cache_shape"),
     "source": ("_update_causal_mask", "Llama4TextModel", "modeling_llama4.py"),

@@ -10,11 +10,8 @@ import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "made": "5.0.0",
     "symptom": "a TVP whose config has no type_vocab_size cannot be built: AttributeError",
-    "area": "loading and saving",
     "failure": "type_vocab_size",
     "says": (r"type_vocab_size",),
     "source": ("TvpConfig", "configuration_tvp.py"),

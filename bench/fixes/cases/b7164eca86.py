@@ -1,7 +1,4 @@
-"""Qwen2-VL takes rows of text after a batch of images of another size.
-
-https://github.com/huggingface/transformers/pull/44873
-"""
+"""Qwen2-VL takes rows of text after a batch of images of another size."""
 
 import numpy as np
 import qwen2_vl
@@ -10,11 +7,8 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "packages": ("torchvision",),
     "symptom": "Qwen2-VL raises for three rows of text after two rows with images: rope_deltas are kept",
-    "area": "computation",
     "findings": ("SB712",),
     "failure": "must match the size of tensor b",
     "says": (r"rope_deltas",),

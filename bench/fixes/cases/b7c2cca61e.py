@@ -1,17 +1,11 @@
-"""A chat without messages is refused with a reason.
-
-https://github.com/huggingface/transformers/pull/46753
-"""
+"""A chat without messages is refused with a reason."""
 
 import transformers
 from sizes import GROUPED
 from tokens import SPACES, tokenizer_of
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "apply_chat_template([]) raises IndexError, not ValueError",
-    "area": "tokenizer",
     "failure": "empty conversation",
     "says": (r"empty conversation", r"apply_chat_template.*IndexError"),
     "source": ("apply_chat_template", "tokenization_utils_base.py"),

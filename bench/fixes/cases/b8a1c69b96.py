@@ -1,7 +1,4 @@
-"""T5 1.1 does not scale what its decoder gives.
-
-https://github.com/huggingface/transformers/pull/43681
-"""
+"""T5 1.1 does not scale what its decoder gives."""
 
 import json
 from pathlib import Path
@@ -11,11 +8,8 @@ import transformers
 from sizes import T5
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "made": "5.1.0",
     "symptom": "the logits of T5 1.1 are scaled as those of the first T5",
-    "area": "loading and saving",
     "signals": ("logits", "outputs", "decode", "loss"),
     "says": (r"scale_decoder_outputs",),
     "source": ("T5Config", "configuration_t5.py", "scale_decoder_outputs"),

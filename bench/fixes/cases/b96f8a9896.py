@@ -1,7 +1,4 @@
-"""Ministral 3 scales its queries by the positions of each row.
-
-https://github.com/huggingface/transformers/pull/44860
-"""
+"""Ministral 3 scales its queries by the positions of each row."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "a batch that is padded on the left gives Ministral 3 other logits: padding is counted",
-    "area": "computation",
     "signals": ("logits", "hidden_states"),
     "findings": ("SB705", "SB865"),
     "says": (r"llama_4",),

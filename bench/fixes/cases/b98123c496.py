@@ -1,7 +1,4 @@
-"""BEiT reads the former name of the layers that its segmentation takes.
-
-https://github.com/huggingface/transformers/pull/43505
-"""
+"""BEiT reads the former name of the layers that its segmentation takes."""
 
 import json
 from pathlib import Path
@@ -15,7 +12,6 @@ CASE = {
     "after": "5.2.0",
     "made": "5.2.0",
     "symptom": "a BEiT for segmentation with segmentation_indices in its config is not loaded: ValueError for out_indices",
-    "area": "loading and saving",
     "failure": "out_indices",
     "says": (r"segmentation_indices", r"out_indices"),
     "source": ("BeitConfig", "configuration_beit.py", "BeitForSemanticSegmentation"),

@@ -1,7 +1,4 @@
-"""Tokenizers of models whose class on the hub is wrong are read from tokenizer.json.
-
-https://github.com/huggingface/transformers/pull/44880
-"""
+"""Tokenizers of models whose class on the hub is wrong are read from tokenizer.json."""
 
 import json
 import pathlib
@@ -11,8 +8,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, NemotronConfig, NemotronForCausalLM, PreTrainedTokenizerFast
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "symptom": "AutoTokenizer rebuilds a byte-level tokenizer of nemotron as LlamaTokenizer: other ids",
     "area": "tokenizer",
     "signals": ("tokenizer", "ids"),

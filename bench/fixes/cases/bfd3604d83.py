@@ -1,17 +1,11 @@
-"""BioGPT's classification pools the last token of a row that is padded on the left.
-
-https://github.com/huggingface/transformers/pull/46782
-"""
+"""BioGPT's classification pools the last token of a row that is padded on the left."""
 
 import torch
 import transformers
 from sizes import PLAIN_TEXT
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "BioGPT's classification takes an earlier token of a row that is padded on the left: other logits",
-    "area": "computation",
     "findings": ("SB705",),
     "says": (r"(pad|left).*logits",),
     "source": ("BioGptForSequenceClassification", "modeling_biogpt.py"),

@@ -1,7 +1,4 @@
-"""Jamba's cache has a length and layers, as the caches of other models.
-
-https://github.com/huggingface/transformers/pull/41309
-"""
+"""Jamba's cache has a length and layers, as the caches of other models."""
 
 import transformers
 from sizes import IDS

@@ -1,17 +1,11 @@
-"""A row of Llama 4 that is padded on the left attends to the same chunks as without padding.
-
-https://github.com/huggingface/transformers/pull/40324
-"""
+"""A row of Llama 4 that is padded on the left attends to the same chunks as without padding."""
 
 import torch
 import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "symptom": "a batch that is padded on the left gives Llama 4 other logits: its chunks start at the padding",
-    "area": "computation",
     "signals": ("logits", "hidden_states"),
     "findings": ("SB705",),
     "says": (r"chunked",),

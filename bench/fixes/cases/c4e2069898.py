@@ -1,7 +1,4 @@
-"""A hybrid cache whose layers differ in their length has the largest as its own.
-
-https://github.com/huggingface/transformers/pull/39737
-"""
+"""A hybrid cache whose layers differ in their length has the largest as its own."""
 
 import torch
 import transformers

@@ -1,7 +1,4 @@
-"""A config whose ignore_keys_at_rope_validation is a list, as JSON has it, is loaded.
-
-https://github.com/huggingface/transformers/pull/44272
-"""
+"""A config whose ignore_keys_at_rope_validation is a list, as JSON has it, is loaded."""
 
 import json
 from pathlib import Path
@@ -10,8 +7,6 @@ import transformers
 from sizes import SMALL
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "symptom": "loading a config with a partial rope and a list of ignored rope keys raises TypeError",
     "area": "loading and saving",
     "failure": "unsupported operand type(s) for |",

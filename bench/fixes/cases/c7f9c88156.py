@@ -1,7 +1,4 @@
-"""The labels that Qwen3-ASR's processor makes for training are token ids.
-
-https://github.com/huggingface/transformers/pull/47111
-"""
+"""The labels that Qwen3-ASR's processor makes for training are token ids."""
 
 import numpy as np
 import tokenizers
@@ -9,10 +6,7 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "symptom": "Qwen3-ASR's processor gives the types of the tokens as labels, not their ids",
-    "area": "processor",
     "says": (r"output_labels", r"apply_transcription_request.*language"),
     "source": ("Qwen3ASRProcessor", "processing_qwen3_asr.py"),
 }

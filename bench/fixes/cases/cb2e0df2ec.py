@@ -1,7 +1,4 @@
-"""The image processor of GLM-4V keeps the size of its file.
-
-https://github.com/huggingface/transformers/pull/39964
-"""
+"""The image processor of GLM-4V keeps the size of its file."""
 
 import numpy as np
 import transformers
@@ -9,11 +6,8 @@ from PIL import Image
 from sizes import GROUPED
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "packages": ("torchvision",),
     "symptom": "GLM-4V's slow image processor ignores a size, of its file and of a call: too many patches",
-    "area": "processor",
     "findings": ("SB833",),
     "says": (r"longest_edge", r"image_grid_thw"),
     "source": ("Glm4vImageProcessor", "image_processing_glm4v.py", "smart_resize"),

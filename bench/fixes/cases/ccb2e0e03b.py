@@ -11,7 +11,6 @@ CASE = {
     "before": "4.54.0",
     "after": "4.54.1",
     "symptom": "the keys that GPT-2 has of an image grow by one encoding with each token of a caption",
-    "area": "computation",
     "signals": ("decode", "generate", "cache"),
     "failure": "shape",
     "says": (r"cross", r"cache", r"generate"),

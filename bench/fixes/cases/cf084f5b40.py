@@ -1,7 +1,4 @@
-"""JetMoe rotates heads of the size that its config states.
-
-https://github.com/huggingface/transformers/pull/40819
-"""
+"""JetMoe rotates heads of the size that its config states."""
 
 import torch
 import transformers
@@ -10,7 +7,6 @@ CASE = {
     "before": "4.56.1",
     "after": "4.56.2",
     "symptom": "JetMoe raises RuntimeError in every forward where kv_channels is not hidden_size / num_attention_heads",
-    "area": "computation",
     "signals": ("buffers", "hidden_states", "logits"),
     "findings": ("SB503",),
     "failure": "must match the size of tensor",

@@ -1,7 +1,4 @@
-"""A config with an infinite number is saved as JSON that every parser reads.
-
-https://github.com/huggingface/transformers/pull/42959
-"""
+"""A config with an infinite number is saved as JSON that every parser reads."""
 
 import json
 import tempfile
@@ -11,10 +8,7 @@ import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "save_pretrained of Mamba2 writes Infinity into config.json, which is no JSON; 5.x writes an object in its place",
-    "area": "loading and saving",
     "says": (r"__float__", r"time_step_limit.*Infinity", r"Infinity.*time_step_limit"),
     "source": ("_encode_special_floats", "_decode_special_floats", "to_json_string"),
 }

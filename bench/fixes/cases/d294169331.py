@@ -1,7 +1,4 @@
-"""The router logits of a mixture of experts are logits, and no probabilities.
-
-https://github.com/huggingface/transformers/pull/45131
-"""
+"""The router logits of a mixture of experts are logits, and no probabilities."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import TEXT
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "symptom": "router_logits of Mixtral are probabilities, and the auxiliary loss is made of them",
-    "area": "computation",
     "signals": ("outputs", "router_logits", "loss", "gradients"),
     "findings": ("SB912",),
     "says": (r"router_logits", r"aux_loss", r"TopKRouter"),

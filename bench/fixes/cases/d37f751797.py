@@ -1,7 +1,4 @@
-"""Marian takes the first code of a language from a text, and nothing else.
-
-https://github.com/huggingface/transformers/pull/39013
-"""
+"""Marian takes the first code of a language from a text, and nothing else."""
 
 import json
 import pathlib
@@ -11,10 +8,7 @@ import transformers
 from sizes import BART
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "MarianTokenizer drops all between >> and the last << of a text as if it were the code of a language",
-    "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
     "says": (r">>.*<<",),
     "source": ("MarianTokenizer", "tokenization_marian.py", "remove_language_code"),

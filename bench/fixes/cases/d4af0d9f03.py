@@ -1,7 +1,4 @@
-"""Token healing takes tokenizers that have no token of one space.
-
-https://github.com/huggingface/transformers/pull/40906
-"""
+"""Token healing takes tokenizers that have no token of one space."""
 
 import tokenizers
 import torch
@@ -9,10 +6,7 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "generate(token_healing=True) raises TypeError with a tokenizer of bytes, which has no token of a space",
-    "area": "generation",
     "says": (r"token_healing", r"heal_tokens"),
     "source": ("heal_tokens", "generation/utils.py"),
 }

@@ -1,7 +1,4 @@
-"""A forward of Gemma 3n in training mode does not overwrite its correction coefficients.
-
-https://github.com/huggingface/transformers/pull/43801
-"""
+"""A forward of Gemma 3n in training mode does not overwrite its correction coefficients."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import GEMMA_IDS
 from tokens import tokenizer_of
 
 CASE = {
-    "before": "5.1.0",
-    "after": "5.2.0",
     "symptom": "a training forward of Gemma 3n clips correction_coefs in place; export calls it mutated",
-    "area": "computation",
     "signals": ("weights", "gradients"),
     "findings": ("SB842",),
     "says": (r"correction_coefs", r"is mutated in the forward"),

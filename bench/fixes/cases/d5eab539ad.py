@@ -1,14 +1,9 @@
-"""Every layer of Zamba that shares the transformer block gets the block of the checkpoint.
-
-https://github.com/huggingface/transformers/pull/43623
-"""
+"""Every layer of Zamba that shares the transformer block gets the block of the checkpoint."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     # a checkpoint as published: the shared block is stored once
     "made": "4.57.6",
     "symptom": "Zamba loads with random values in a shared block whose layer number starts like the first one's",

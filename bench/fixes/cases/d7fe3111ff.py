@@ -1,17 +1,11 @@
-"""The positions of patches in Idefics3 have the type of the pixels.
-
-https://github.com/huggingface/transformers/pull/40360
-"""
+"""The positions of patches in Idefics3 have the type of the pixels."""
 
 import torch
 import transformers
 from sizes import TEXT_128, TOWER
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "symptom": "in bfloat16, Idefics3 gives the patches of an image other positions",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "image_hidden_states", "outputs"),
     "says": (r"Idefics3VisionEmbeddings",),
     "source": ("Idefics3VisionEmbeddings", "modeling_idefics3.py"),

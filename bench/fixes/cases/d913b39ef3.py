@@ -1,7 +1,4 @@
-"""A Gemma 3n without layer_types in its config has a full attention in each fifth layer, not in the first.
-
-https://github.com/huggingface/transformers/pull/39200
-"""
+"""A Gemma 3n without layer_types in its config has a full attention in each fifth layer, not in the first."""
 
 import json
 from pathlib import Path
@@ -10,8 +7,6 @@ import torch
 import transformers
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "made": "4.54.0",
     "symptom": "Gemma 3n without layer_types has its full attention in the wrong layers",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""GLM-4V's fast image processor gives each image its own size.
-
-https://github.com/huggingface/transformers/pull/40483
-"""
+"""GLM-4V's fast image processor gives each image its own size."""
 
 import glm4v
 import numpy as np
@@ -9,11 +6,8 @@ import transformers
 from PIL import Image
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "made": "4.57.1",
     "symptom": "GLM-4V's fast image processor enlarges all images of a call to the largest of them",
-    "area": "processor",
     "packages": ("torchvision",),
     "findings": ("SB833",),
     "says": (r"image_grid_thw", r"(two|several|both) (images|sizes)"),

@@ -1,7 +1,4 @@
-"""Gemma 3n gives numbers for a token whose embedding is zero.
-
-https://github.com/huggingface/transformers/pull/39135
-"""
+"""Gemma 3n gives numbers for a token whose embedding is zero."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "before": "4.53.0",
     "after": "4.53.1",
     "symptom": "Gemma 3n gives NaN for a text with padding, as its embedding of zeros is divided by its own magnitude",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "batch", "padding", "decode", "greedy"),
     "says": (r"(?i)\bnan\b", r"not finite"),
     "source": ("Gemma3nTextModel", "modeling_gemma3n.py", "epsilon_tensor"),

@@ -1,17 +1,11 @@
-"""Ids of an empty text are integers, not floats.
-
-https://github.com/huggingface/transformers/pull/36555
-"""
+"""Ids of an empty text are integers, not floats."""
 
 from sizes import TOWER
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "tokenizer('', return_tensors='pt') gives float ids, so the embedding raises",
-    "area": "tokenizer",
     "signals": ("tokenizer", "ids"),
     "says": ("float32", "empty"),
     "source": ("BatchEncoding", "convert_to_tensors", "tokenization_utils_base.py"),

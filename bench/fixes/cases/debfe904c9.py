@@ -1,7 +1,4 @@
-"""Llama 4 takes several rows, and is trained with checkpoints of its activations.
-
-https://github.com/huggingface/transformers/pull/37319
-"""
+"""Llama 4 takes several rows, and is trained with checkpoints of its activations."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "after": "4.51.1",
     "packages": ("accelerate",),
     "symptom": "Llama 4 with attn_temperature_tuning raises RuntimeError for two rows",
-    "area": "computation",
     "findings": ("SB931", "SB932"),
     "failure": "is invalid for input of size",
     "says": (r"attn_scales",),

@@ -1,7 +1,4 @@
-"""Llama 4 attends within chunks, with eager attention and in batches too.
-
-https://github.com/huggingface/transformers/pull/37370
-"""
+"""Llama 4 attends within chunks, with eager attention and in batches too."""
 
 import torch
 import transformers
@@ -12,7 +9,6 @@ CASE = {
     "after": "4.51.2",
     "packages": ("accelerate",),
     "symptom": "Llama 4 raises RuntimeError for a batch of texts longer than a chunk, and with eager attention for any",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "outputs", "decode", "greedy"),
     "failure": "must match the size of tensor",
     "says": (r"_update_causal_mask", r"create_chunked_attention_mask", r"attention_chunk_size"),

@@ -1,17 +1,11 @@
-"""GPT-2's cross-attention takes the mask of the encoder.
-
-https://github.com/huggingface/transformers/pull/47946
-"""
+"""GPT-2's cross-attention takes the mask of the encoder."""
 
 import torch
 import transformers
 from sizes import TOWER
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "GPT-2 as a decoder attends to the padding of the encoder's text: encoder_attention_mask is dropped",
-    "area": "computation",
     "findings": ("SB705",),
     "says": (r"encoder_attention_mask",),
     "source": ("GPT2Model", "modeling_gpt2.py", "encoder_attention_mask"),

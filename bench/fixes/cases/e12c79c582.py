@@ -1,7 +1,4 @@
-"""Whisper counts the positions of a text behind the pads of its batch.
-
-https://github.com/huggingface/transformers/pull/48028
-"""
+"""Whisper counts the positions of a text behind the pads of its batch."""
 
 import numpy as np
 import torch
@@ -9,10 +6,7 @@ import transformers
 from sizes import BART, IDS
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "Whisper transcribes long sounds of a batch otherwise than each alone: positions count the pads on the left",
-    "area": "computation",
     "says": (r"decoder_position_ids", r"prepare_inputs_for_generation"),
     "source": (
         "prepare_inputs_for_generation",

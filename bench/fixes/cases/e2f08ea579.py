@@ -1,7 +1,4 @@
-"""enable_input_require_grads lets gradients reach the image tower of Qwen2-VL.
-
-https://github.com/huggingface/transformers/pull/41993
-"""
+"""enable_input_require_grads lets gradients reach the image tower of Qwen2-VL."""
 
 import numpy as np
 import transformers
@@ -9,11 +6,8 @@ from PIL import Image
 from qwen2_vl import make  # noqa: F401  a part of the case
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "packages": ("torchvision",),
     "symptom": "weights in Qwen2-VL's image tower get no gradient under gradient checkpointing",
-    "area": "computation",
     "signals": ("gradients",),
     "findings": ("SB844", "SB849"),
     "says": (r"enable_input_require_grads",),

@@ -1,7 +1,4 @@
-"""A chat template loads sounds at the rate of the processor.
-
-https://github.com/huggingface/transformers/pull/43674
-"""
+"""A chat template loads sounds at the rate of the processor."""
 
 import pathlib
 import wave
@@ -12,11 +9,8 @@ from sizes import GROUPED
 from tokens import SPACES, tokenizer_of
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "packages": ("librosa",),
     "symptom": "apply_chat_template reads a sound at 16 kHz though the feature extractor has another rate",
-    "area": "processor",
     "findings": ("SB819", "SB820"),
     "says": (r"sampling_rate",),
     "source": ("ProcessorMixin", "processing_utils.py"),

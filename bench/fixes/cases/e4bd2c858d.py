@@ -1,17 +1,11 @@
-"""ESM takes inputs_embeds.
-
-https://github.com/huggingface/transformers/pull/40181
-"""
+"""ESM takes inputs_embeds."""
 
 import torch
 from sizes import SMALL
 from transformers import AutoModelForMaskedLM, EsmConfig, EsmForMaskedLM
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "symptom": "a forward with inputs_embeds raises AttributeError",
-    "area": "computation",
     "failure": "unsqueeze",
     "findings": (),
     "says": ("inputs_embeds",),

@@ -1,15 +1,10 @@
-"""The pipeline for text to audio runs with CSM.
-
-https://github.com/huggingface/transformers/pull/39349
-"""
+"""The pipeline for text to audio runs with CSM."""
 
 import tokenizers
 import torch
 import transformers
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "pipeline('text-to-audio') of CSM raises AttributeError: 'list' object has no attribute 'to'",
     "area": "generation",
     "says": (r"pipeline.*(text-to-audio|text-to-speech|TextToAudio)", r"TextToAudioPipeline"),

@@ -1,7 +1,4 @@
-"""InternVL's processor gives each of two videos its own frames.
-
-https://github.com/huggingface/transformers/pull/41237
-"""
+"""InternVL's processor gives each of two videos its own frames."""
 
 import numpy as np
 import transformers
@@ -9,10 +6,7 @@ from sizes import TEXT, TOWER
 from tokens import NAMED, tokenizer_of
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "symptom": "InternVL's processor drops the first frame of the second video of a call",
-    "area": "processor",
     "packages": ("torchvision",),
     "says": (r"(two|2|several) videos.*(pixel_values|frames)",),
     "source": ("InternVLProcessor", "processing_internvl.py"),

@@ -1,18 +1,12 @@
-"""The processors of Idefics 3 count the patches of an image, whatever their backend.
-
-https://github.com/huggingface/transformers/pull/39470
-"""
+"""The processors of Idefics 3 count the patches of an image, whatever their backend."""
 
 import transformers
 from sizes import GROUPED, TOWER
 from tokens import tokenizer_of
 
 CASE = {
-    "before": "4.53.3",
-    "after": "4.54.0",
     "packages": ("torchvision",),
     "symptom": "Idefics 3 counts another number of tokens than it writes for an image that is not square",
-    "area": "processor",
     "findings": ("SB830", "SB866"),
     "failure": "get_number_of_image_patches",
     "says": (r"num_image_tokens", r"num_image_patches", r"tokens.*counts?\b", r"num_patches"),

@@ -1,7 +1,4 @@
-"""Videos with a transparency layer become RGB.
-
-https://github.com/huggingface/transformers/pull/48053
-"""
+"""Videos with a transparency layer become RGB."""
 
 import numpy as np
 import torch
@@ -14,10 +11,7 @@ from transformers import (
 )
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "symptom": "an opaque RGBA video keeps four channels",
-    "area": "processor",
     "signals": ("processor", "pixel_values_videos"),
     "says": ("convert_to_rgb", "RGBA", "channels?"),
     "source": ("convert_to_rgb", "video_processing_utils.py", "video_utils.py"),

@@ -1,14 +1,9 @@
-"""CPM-Ant's head has the size of the vocabulary, as that of the published checkpoint.
-
-https://github.com/huggingface/transformers/pull/48012
-"""
+"""CPM-Ant's head has the size of the vocabulary, as that of the published checkpoint."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "5.15.1",
-    "after": "5.16.0",
     "made": "5.16.0",
     "symptom": "loading CPM-Ant raises: lm_head.weight is made larger than the vocabulary, the size of the prompts too much",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""A model that lies on disk as a whole is saved.
-
-https://github.com/huggingface/transformers/pull/47336
-"""
+"""A model that lies on disk as a whole is saved."""
 
 import tempfile
 from pathlib import Path
@@ -12,11 +9,8 @@ from safetensors.torch import load_file
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.14.1",
-    "after": "5.15.0",
     "packages": ("accelerate",),
     "symptom": "save_pretrained of a model with device_map={'': 'disk'} writes no values, or raises for meta tensors",
-    "area": "loading and saving",
     "findings": ("SB317",),
     "failure": "Cannot copy out of meta tensor",
     "says": (r"device_map.*disk", r"offload"),

@@ -1,7 +1,4 @@
-"""A config of Gemma 4 (unified) that leaves out its length has that of the published models.
-
-https://github.com/huggingface/transformers/pull/46398
-"""
+"""A config of Gemma 4 (unified) that leaves out its length has that of the published models."""
 
 import json
 import pathlib
@@ -10,8 +7,6 @@ import transformers
 from sizes import TEXT_128
 
 CASE = {
-    "before": "5.10.4",
-    "after": "5.11.0",
     "symptom": "Gemma 4 (unified) has 131072 positions where config.json leaves them out, not 262144",
     "area": "loading and saving",
     "findings": ("SB209",),

@@ -1,17 +1,11 @@
-"""Flex attention takes a static cache.
-
-https://github.com/huggingface/transformers/pull/46802
-"""
+"""Flex attention takes a static cache."""
 
 import torch
 import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.12.1",
-    "after": "5.13.0",
     "symptom": "flex_attention with a static cache raises ValueError as the mask of blocks has five dimensions",
-    "area": "computation",
     "findings": ("SB916",),
     "failure": "too many values to unpack",
     "says": (r"flex_attention.*(static|cache)", r"(static|cache).*flex_attention"),

@@ -1,7 +1,4 @@
-"""A custom tokenizer that adds no tokens may read its vocabulary after its base class is set up.
-
-https://github.com/huggingface/transformers/pull/43591
-"""
+"""A custom tokenizer that adds no tokens may read its vocabulary after its base class is set up."""
 
 import json
 from pathlib import Path
@@ -10,12 +7,9 @@ import transformers
 from sizes import GROUPED
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "made": "5.1.0",
     "options": ("--trust-remote-code",),
     "symptom": "a custom tokenizer that reads its vocabulary after super().__init__(), as Qwen-VL's does, raises AttributeError",
-    "area": "tokenizer",
     "findings": ("SB867",),
     "failure": "has no attribute words",
     "says": (r"has no attribute words", r"_update_total_vocab_size"),

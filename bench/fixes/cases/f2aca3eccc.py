@@ -1,7 +1,4 @@
-"""The cache of continuous batching is made: it sets its own lists of keys and values.
-
-https://github.com/huggingface/transformers/pull/39748
-"""
+"""The cache of continuous batching is made: it sets its own lists of keys and values."""
 
 import torch
 import transformers
@@ -13,7 +10,6 @@ CASE = {
     "before": "4.54.0",
     "after": "4.54.1",
     "symptom": "generate_batch() gives nothing: its cache raises AttributeError, property 'key_cache' has no setter",
-    "area": "generation",
     "failure": "'key_cache'",
     "says": (
         r"PagedAttentionCache",

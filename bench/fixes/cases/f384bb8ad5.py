@@ -1,17 +1,11 @@
-"""SAM 2 adds the padding point to input boxes, as the original implementation does.
-
-https://github.com/huggingface/transformers/pull/40800
-"""
+"""SAM 2 adds the padding point to input boxes, as the original implementation does."""
 
 import torch
 import transformers
 
 CASE = {
-    "before": "4.56.2",
-    "after": "4.57.1",
     "made": "4.57.1",
     "symptom": "SAM 2 with input boxes gives other masks and scores than the original implementation",
-    "area": "computation",
     "packages": ("torchvision",),
     "signals": ("pred_masks", "iou_scores", "object_score_logits", "sparse_embeddings", "logits"),
     "says": (r"_embed_boxes", r"input_boxes"),

@@ -1,17 +1,11 @@
-"""An attention without weights no longer drops output_attentions of the config in silence.
-
-https://github.com/huggingface/transformers/pull/38288
-"""
+"""An attention without weights no longer drops output_attentions of the config in silence."""
 
 import torch
 from sizes import TEXT
 from transformers import AutoConfig, AutoModelForCausalLM, GemmaConfig, GemmaForCausalLM
 
 CASE = {
-    "before": "4.52.4",
-    "after": "4.53.0",
     "symptom": "config.output_attentions = True is refused while attention is sdpa, it fell back to eager before",
-    "area": "computation",
     "signals": ("attentions",),
     "failure": "output_attentions",
     "says": ("output_attentions", "\\battentions\\b"),

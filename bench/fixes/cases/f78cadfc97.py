@@ -1,15 +1,10 @@
-"""The head of Pop2Piano is a tensor of its own and is not tied to the embeddings.
-
-https://github.com/huggingface/transformers/pull/42193
-"""
+"""The head of Pop2Piano is a tensor of its own and is not tied to the embeddings."""
 
 import torch
 import transformers
 from sizes import T5
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "a Pop2Piano that 4.57 saved with tied weights gets a random head in 5.0",
     "area": "loading and saving",
     "signals": ("weights", "logits", "greedy"),

@@ -1,18 +1,12 @@
-"""The vision tower of Mllama gives the states of its intermediate layers, not the last one five times.
-
-https://github.com/huggingface/transformers/pull/40083
-"""
+"""The vision tower of Mllama gives the states of its intermediate layers, not the last one five times."""
 
 import torch
 import transformers
 from sizes import IDS
 
 CASE = {
-    "before": "4.55.4",
-    "after": "4.56.0",
     "made": "4.56.0",
     "symptom": "Mllama answers wrongly about images: all intermediate features are the last layer's",
-    "area": "computation",
     "signals": ("logits", "hidden_states", "cross_attention_states", "greedy"),
     "source": ("MllamaVisionModel", "MllamaVisionEncoder", "modeling_mllama.py"),
 }

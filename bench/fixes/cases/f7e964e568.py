@@ -1,17 +1,11 @@
-"""ChineseCLIPModel.get_text_features works.
-
-https://github.com/huggingface/transformers/pull/42351
-"""
+"""ChineseCLIPModel.get_text_features works."""
 
 import torch
 from sizes import SMALL
 from transformers import AutoModel, ChineseCLIPConfig, ChineseCLIPModel
 
 CASE = {
-    "before": "4.57.6",
-    "after": "5.0.0",
     "symptom": "get_text_features raises, as the text model has no pooler",
-    "area": "computation",
     "failure": "NoneType",
     "says": ("get_text_features",),
     "source": ("get_text_features", "modeling_chinese_clip.py"),

@@ -1,7 +1,4 @@
-"""AutoTokenizer finds the tokenizer of FastSpeech2Conformer, which has Fast in front.
-
-https://github.com/huggingface/transformers/pull/44443
-"""
+"""AutoTokenizer finds the tokenizer of FastSpeech2Conformer, which has Fast in front."""
 
 import json
 import os
@@ -12,8 +9,6 @@ import zipfile
 import transformers
 
 CASE = {
-    "before": "5.3.0",
-    "after": "5.4.0",
     "packages": ("g2p_en",),
     "symptom": "AutoTokenizer looks for Speech2ConformerTokenizer and does not load the tokenizer",
     "area": "tokenizer",

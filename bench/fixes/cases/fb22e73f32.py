@@ -1,15 +1,10 @@
-"""A T5 of bfloat16 stays bfloat16 when it is loaded.
-
-https://github.com/huggingface/transformers/pull/43683
-"""
+"""A T5 of bfloat16 stays bfloat16 when it is loaded."""
 
 import torch
 import transformers
 from sizes import T5
 
 CASE = {
-    "before": "5.0.0",
-    "after": "5.1.0",
     "made": "5.1.0",
     "symptom": "the wo layers of a T5 of bfloat16 are loaded as float32: other memory, speed and numbers",
     "area": "loading and saving",

@@ -1,7 +1,4 @@
-"""A model that is loaded by the name of a dtype has the dtype in its config.
-
-https://github.com/huggingface/transformers/pull/36679
-"""
+"""A model that is loaded by the name of a dtype has the dtype in its config."""
 
 import torch
 import transformers
@@ -9,10 +6,7 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "before": "4.49.0",
-    "after": "4.50.0",
     "symptom": "config.torch_dtype of a model that is loaded with the name of a dtype is that name: it equals no torch.dtype",
-    "area": "loading and saving",
     "says": (
         r"config\.(torch_)?dtype",
         r"torch_dtype.*(float16|float32|\bstr\b)",

@@ -1,17 +1,11 @@
-"""T5Gemma 2 makes the decoder's ids of labels, as collators ask for it.
-
-https://github.com/huggingface/transformers/pull/45516
-"""
+"""T5Gemma 2 makes the decoder's ids of labels, as collators ask for it."""
 
 import torch
 import transformers
 from sizes import GEMMA_IDS, TEXT_128, TOWER
 
 CASE = {
-    "before": "5.5.4",
-    "after": "5.6.0",
     "symptom": "DataCollatorForSeq2Seq raises TypeError with T5Gemma 2",
-    "area": "computation",
     "failure": "unexpected keyword argument 'labels'",
     "says": (r"prepare_decoder_input_ids_from_labels", r"DataCollatorForSeq2Seq"),
     "source": ("prepare_decoder_input_ids_from_labels", "modeling_t5gemma2.py"),

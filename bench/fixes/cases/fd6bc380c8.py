@@ -1,7 +1,4 @@
-"""A T5 tokenizer read from spiece.model alone keeps the normalization of that file.
-
-https://github.com/huggingface/transformers/pull/44255
-"""
+"""A T5 tokenizer read from spiece.model alone keeps the normalization of that file."""
 
 import json
 from pathlib import Path
@@ -11,8 +8,6 @@ import transformers
 from sizes import T5
 
 CASE = {
-    "before": "5.2.0",
-    "after": "5.3.0",
     "made": "5.3.0",
     "symptom": "a T5 tokenizer of spiece.model gives <unk> for wide letters and ligatures",
     "area": "tokenizer",

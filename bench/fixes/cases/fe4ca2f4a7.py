@@ -1,15 +1,10 @@
-"""A config of Gemma 3 keeps the vision config that it is given as an object.
-
-https://github.com/huggingface/transformers/pull/36893
-"""
+"""A config of Gemma 3 keeps the vision config that it is given as an object."""
 
 import transformers
 from sizes import TEXT, TOWER
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
-    "before": "4.50.3",
-    "after": "4.51.0",
     "symptom": "Gemma3Config with a SiglipVisionConfig takes the default vision tower in its place",
     "area": "loading and saving",
     "says": (r"vision_config",),

@@ -1,17 +1,11 @@
-"""Qwen2-VL's image processor fills up the frames of a video to a multiple of temporal_patch_size.
-
-https://github.com/huggingface/transformers/pull/38076
-"""
+"""Qwen2-VL's image processor fills up the frames of a video to a multiple of temporal_patch_size."""
 
 import numpy as np
 import transformers
 from sizes import TEXT
 
 CASE = {
-    "before": "4.51.3",
-    "after": "4.52.1",
     "symptom": "Qwen2-VL's image processor raises for a video of 6 frames where temporal_patch_size is 4",
-    "area": "processor",
     "failure": "cannot reshape array of size",
     "says": (r"cannot reshape array of size",),
     "source": ("Qwen2VLImageProcessor", "image_processing_qwen2_vl.py"),
