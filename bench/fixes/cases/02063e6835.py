@@ -1,8 +1,6 @@
 """Names of rope keys to ignore may be a list, as JSON has them."""
 
-import json
-import pathlib
-
+from saved import edit
 from sizes import TEXT
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 
@@ -20,14 +18,15 @@ def make(folder: str) -> None:
     config = LlamaConfig(**TEXT, eos_token_id=None, bos_token_id=1)
     LlamaForCausalLM(config).save_pretrained(folder)
 
-    path = pathlib.Path(folder, "config.json")
-    config = json.loads(path.read_text()) | {"ignore_keys_at_rope_validation": ["mrope_section"]}
-    config["rope_parameters"] = {
-        "rope_type": "default",
-        "rope_theta": 10000.0,
-        "mrope_section": [1, 1, 2],
-    }
-    path.write_text(json.dumps(config))
+    edit(
+        folder,
+        ignore_keys_at_rope_validation=["mrope_section"],
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [1, 1, 2],
+        },
+    )
 
 
 def observe(folder: str) -> object:

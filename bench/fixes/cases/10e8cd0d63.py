@@ -1,10 +1,8 @@
 """A model's own code may ask for the version of torch by transformers' former names."""
 
-import json
-from pathlib import Path
-
 import torch
 import transformers
+from saved import add_code
 from sizes import GROUPED
 
 CASE = {
@@ -36,13 +34,7 @@ def make(folder: str) -> None:
     """Write a tiny Llama with code of its own."""
     config = transformers.LlamaConfig(vocab_size=64, **GROUPED, initializer_range=0.3)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8")) | {
-        "architectures": ["OwnForCausalLM"],
-        "auto_map": {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"},
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    add_code(folder, CODE)
 
 
 def observe(folder: str) -> object:

@@ -1,9 +1,7 @@
 """A model with code of its own keeps its head tied to its embeddings."""
 
-import json
-from pathlib import Path
-
 import transformers
+from saved import add_code
 from sizes import GROUPED
 
 CASE = {
@@ -38,17 +36,7 @@ def make(folder: str) -> None:
         vocab_size=64, **GROUPED, initializer_range=0.3, tie_word_embeddings=True
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8")) | {
-        "model_type": "own_llama",
-        "architectures": ["OwnForCausalLM"],
-        "auto_map": {
-            "AutoConfig": "modeling_own.OwnConfig",
-            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
-        },
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    add_code(folder, CODE, model_type="own_llama")
 
 
 def observe(folder: str) -> object:

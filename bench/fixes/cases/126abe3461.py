@@ -1,10 +1,8 @@
 """A model's own code may import flash attention behind two conditions."""
 
-import json
-import pathlib
-
 import torch
 import transformers
+from saved import add_code
 from sizes import TEXT
 
 CASE = {
@@ -33,12 +31,7 @@ def make(folder: str) -> None:
     """Write a tiny Llama with code of its own."""
     config = transformers.LlamaConfig(**TEXT)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    pathlib.Path(folder, "modeling_own.py").write_text(CODE)
-    path = pathlib.Path(folder, "config.json")
-    values = json.loads(path.read_text())
-    values["architectures"] = ["OwnForCausalLM"]
-    values["auto_map"] = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
-    path.write_text(json.dumps(values, indent=2))
+    add_code(folder, CODE)
 
 
 def observe(folder: str) -> object:

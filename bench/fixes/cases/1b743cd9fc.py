@@ -1,10 +1,8 @@
 """EfficientNet's image processor resizes by cubic interpolation where its file names none."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import transformers
+from saved import edit
 
 CASE = {
     "symptom": "EfficientNet's image processor takes the nearest pixels where its file names no interpolation",
@@ -38,10 +36,7 @@ def make(folder: str) -> None:
     transformers.EfficientNetForImageClassification(config).save_pretrained(folder)
     size = {"height": 32, "width": 32}
     transformers.EfficientNetImageProcessor(size=size, crop_size=size).save_pretrained(folder)
-    path = Path(folder, "preprocessor_config.json")
-    values = json.loads(path.read_text("utf-8"))
-    del values["resample"]
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    edit(folder, "preprocessor_config.json", drop=["resample"])
 
 
 def observe(folder: str) -> object:

@@ -1,12 +1,12 @@
 """Granite Speech saves its weights under their own names beside its adapter."""
 
-import json
 import tempfile
 from pathlib import Path
 
 import peft
 import transformers
 from safetensors import safe_open
+from saved import edit
 from sizes import GROUPED, TOWER
 
 CASE = {
@@ -54,9 +54,7 @@ def make(folder: str) -> None:
         super(type(model), model).save_pretrained(saved)
         for path in Path(saved).glob("adapter_*"):
             Path(folder, path.name).write_bytes(path.read_bytes())
-    path = Path(folder, "adapter_config.json")
-    settings = json.loads(path.read_text("utf-8")) | {"base_model_name_or_path": folder}
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, "adapter_config.json", base_model_name_or_path=folder)
 
 
 def observe(folder: str) -> object:

@@ -1,9 +1,7 @@
 """AFMoE takes rope_theta of a config.json that has no rope_parameters."""
 
-import json
-import pathlib
-
 import transformers
+from saved import edit
 from sizes import IDS, TEXT
 from tokens import NAMED, tokenizer_of
 
@@ -33,10 +31,7 @@ def make(folder: str) -> None:
         **IDS,
     )
     transformers.AfmoeForCausalLM(config).save_pretrained(folder)
-    path = pathlib.Path(folder, "config.json")
-    values = json.loads(path.read_text())
-    del values["rope_parameters"]
-    path.write_text(json.dumps(values | {"rope_theta": 50000.0, "rope_scaling": None}, indent=2))
+    edit(folder, drop=["rope_parameters"], rope_theta=50000.0, rope_scaling=None)
 
 
 def observe(folder: str) -> object:

@@ -1,13 +1,11 @@
 """A model with code of its own loads weights that have its names, whatever its type renames."""
 
-import importlib
-import json
-import sys
 from pathlib import Path
 
 import torch
 import transformers
 from safetensors.torch import save_file
+from saved import add_code, imported
 from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
@@ -66,22 +64,12 @@ class OwnForCausalLM(LlamaForCausalLM):
 def make(folder: str) -> None:
     """Write the model with the names of its own code, and a tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    sys.path.insert(0, folder)
-    own = importlib.import_module("modeling_own")
+    own = imported(folder, CODE)
     config = own.OwnConfig(**TEXT, max_position_embeddings=64, **IDS)
     model = own.OwnForCausalLM(config)
     config.save_pretrained(folder)
     save_file(model.state_dict(), Path(folder, "model.safetensors"), {"format": "pt"})
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8")) | {
-        "architectures": ["OwnForCausalLM"],
-        "auto_map": {
-            "AutoConfig": "modeling_own.OwnConfig",
-            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
-        },
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    add_code(folder, CODE)
 
 
 def observe(folder: str) -> object:

@@ -1,9 +1,7 @@
 """A custom config may have the former names of layers."""
 
-import json
-from pathlib import Path
-
 import transformers
+from saved import add_code
 from sizes import GROUPED
 
 CASE = {
@@ -43,18 +41,7 @@ def make(folder: str) -> None:
     """Write a tiny Llama with code of its own."""
     config = transformers.LlamaConfig(vocab_size=64, **GROUPED, initializer_range=0.3)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8")) | {
-        "model_type": "own_llama",
-        "layer_types": ["attention", "attention"],
-        "architectures": ["OwnForCausalLM"],
-        "auto_map": {
-            "AutoConfig": "modeling_own.OwnConfig",
-            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
-        },
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    add_code(folder, CODE, model_type="own_llama", layer_types=["attention", "attention"])
 
 
 def observe(folder: str) -> object:

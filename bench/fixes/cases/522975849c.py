@@ -1,10 +1,8 @@
 """A model with an adapter in its own folder is loaded from this folder."""
 
-import json
-from pathlib import Path
-
 import peft
 import transformers
+from saved import edit
 from sizes import IDS, TEXT
 
 CASE = {
@@ -23,10 +21,12 @@ def make(folder: str) -> None:
     model.save_pretrained(folder)
     adapter = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     peft.get_peft_model(model, adapter).save_pretrained(folder)
-    path = Path(folder, "adapter_config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    settings |= {"base_model_name_or_path": "nobody/base-of-the-adapter", "task_type": "CAUSAL_LM"}
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(
+        folder,
+        "adapter_config.json",
+        base_model_name_or_path="nobody/base-of-the-adapter",
+        task_type="CAUSAL_LM",
+    )
 
 
 def observe(folder: str) -> object:

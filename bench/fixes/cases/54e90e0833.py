@@ -1,10 +1,10 @@
 """The tokenizer.json of DeepSeek OCR is read as it is, though the hub names another tokenizer class."""
 
-import json
 from pathlib import Path
 
 import deepseek
 import transformers
+from saved import edit
 
 CASE = {
     "made": "5.8.0",
@@ -32,16 +32,15 @@ def make(folder: str) -> None:
     """Write a tiny DeepSeek OCR of custom code, as the hub has it."""
     deepseek.make(folder, transformers.DeepseekV2Config, transformers.DeepseekV2ForCausalLM)
     Path(folder, "modeling_deepseekocr.py").write_text(CODE, "utf-8")
-    path = Path(folder, "config.json")
-    settings = json.loads(path.read_text("utf-8")) | {
-        "model_type": "deepseek_ocr",
-        "architectures": ["DeepseekOCRForCausalLM"],
-        "auto_map": {
+    edit(
+        folder,
+        model_type="deepseek_ocr",
+        architectures=["DeepseekOCRForCausalLM"],
+        auto_map={
             "AutoConfig": "modeling_deepseekocr.DeepseekOCRConfig",
             "AutoModelForCausalLM": "modeling_deepseekocr.DeepseekOCRForCausalLM",
         },
-    }
-    path.write_text(json.dumps(settings), "utf-8")
+    )
 
 
 def observe(folder: str) -> object:

@@ -1,10 +1,10 @@
 """A model of custom code may have its config class from another file than the config."""
 
-import json
 import pathlib
 
 import torch
 import transformers
+from saved import edit
 from sizes import GROUPED
 
 CASE = {
@@ -48,14 +48,15 @@ def make(folder: str) -> None:
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     pathlib.Path(folder, "configuration_own.py").write_text(CONFIG)
     pathlib.Path(folder, "modeling_own.py").write_text(CODE)
-    path = pathlib.Path(folder, "config.json")
-    values = json.loads(path.read_text())
-    values |= {"architectures": ["OwnForCausalLM"], "model_type": "own"}
-    values["auto_map"] = {
-        "AutoConfig": "configuration_own.OwnConfig",
-        "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
-    }
-    path.write_text(json.dumps(values, indent=2))
+    edit(
+        folder,
+        architectures=["OwnForCausalLM"],
+        model_type="own",
+        auto_map={
+            "AutoConfig": "configuration_own.OwnConfig",
+            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
+        },
+    )
 
 
 def observe(folder: str) -> object:

@@ -1,11 +1,11 @@
 """The dtype of a checkpoint that begins with float8 is that of its other tensors."""
 
-import json
 from pathlib import Path
 
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from saved import edit
 from sizes import GROUPED
 
 CASE = {
@@ -24,10 +24,7 @@ def make(folder: str) -> None:
     weights = load_file(Path(folder, "model.safetensors"))
     weights["lm_head.weight"] = weights["lm_head.weight"].to(torch.float8_e4m3fn)
     save_file(weights, Path(folder, "model.safetensors"), metadata={"format": "pt"})
-    path = Path(folder, "config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    settings.pop("dtype")
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, drop=["dtype"])
 
 
 def observe(folder: str) -> object:

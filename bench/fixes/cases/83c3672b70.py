@@ -1,9 +1,7 @@
 """A Wav2Vec2 without a vocabulary loads."""
 
-import json
-from pathlib import Path
-
 import transformers
+from saved import edit
 
 CASE = {
     "symptom": "a Wav2Vec2 whose config.json has vocab_size: null does not load: StrictDataclassFieldValidationError",
@@ -30,9 +28,7 @@ def make(folder: str) -> None:
     )
     transformers.Wav2Vec2Model(config).save_pretrained(folder)
     transformers.Wav2Vec2FeatureExtractor().save_pretrained(folder)
-    path = Path(folder, "config.json")
-    settings = json.loads(path.read_text("utf-8")) | {"vocab_size": None}
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, vocab_size=None)
 
 
 def observe(folder: str) -> object:

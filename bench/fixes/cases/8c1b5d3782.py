@@ -1,12 +1,8 @@
 """Weights are not renamed because gamma or beta stands in their names."""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import torch
 import transformers
+from saved import add_code, imported
 from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
@@ -51,23 +47,13 @@ class OwnForCausalLM(LlamaForCausalLM):
 def make(folder: str) -> None:
     """Write the model with factors that training changed, and a tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    sys.path.insert(0, folder)
-    own = importlib.import_module("modeling_own")
+    own = imported(folder, CODE)
     config = own.OwnConfig(**TEXT, max_position_embeddings=64, **IDS)
     model = own.OwnForCausalLM(config)
     with torch.no_grad():
         model.model.norm[1].gamma.uniform_(0.5, 2.0)
     model.save_pretrained(folder)
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8")) | {
-        "architectures": ["OwnForCausalLM"],
-        "auto_map": {
-            "AutoConfig": "modeling_own.OwnConfig",
-            "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
-        },
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    add_code(folder, CODE)
 
 
 def observe(folder: str) -> object:

@@ -1,9 +1,7 @@
 """A fast image processor has its attributes for itself."""
 
-import json
-from pathlib import Path
-
 import transformers
+from saved import edit
 from sizes import TOWER
 
 CASE = {
@@ -17,10 +15,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny SigLIP with a fast image processor whose file leaves out the mean, as short ones do."""
     transformers.SiglipImageProcessorFast(size={"height": 16, "width": 16}).save_pretrained(folder)
-    path = Path(folder, "preprocessor_config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    del settings["image_mean"]
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, "preprocessor_config.json", drop=["image_mean"])
     config = transformers.SiglipVisionConfig(**TOWER, image_size=16, patch_size=8)
     transformers.SiglipVisionModel(config).save_pretrained(folder)
 

@@ -1,11 +1,9 @@
 """MobileViT's image processor resizes bicubically by default."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import transformers
 from PIL import Image
+from saved import edit
 
 CASE = {
     "symptom": "MobileViT's image processor resizes bilinearly where its file does not say how",
@@ -30,10 +28,7 @@ def make(folder: str) -> None:
     transformers.MobileViTImageProcessor(
         size={"shortest_edge": 72}, crop_size=size
     ).save_pretrained(folder)
-    path = Path(folder, "preprocessor_config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    del settings["resample"]
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, "preprocessor_config.json", drop=["resample"])
 
 
 def observe(folder: str) -> object:

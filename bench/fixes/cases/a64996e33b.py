@@ -1,13 +1,11 @@
 """Weights of custom code that are loaded are not initialised again, in modules with buffers neither."""
 
-import importlib
-import json
 import shutil
-import sys
 from pathlib import Path
 
 import torch
 import transformers
+from saved import edit, imported
 
 CASE = {
     "made": "5.3.0",
@@ -66,22 +64,21 @@ class OwnModel(PreTrainedModel):
 
 def make(folder: str) -> None:
     """Write the model with weights of its norm that training changed."""
-    Path(folder, "modeling_own.py").write_text(CODE, "utf-8")
-    sys.path.insert(0, folder)
-    own = importlib.import_module("modeling_own")
+    own = imported(folder, CODE)
     model = own.OwnModel(own.OwnConfig())
     with torch.no_grad():
         model.norm.weight.uniform_(0.5, 2.0)
         model.norm.bias.uniform_(-1.0, 1.0)
     model.save_pretrained(folder)
-    path = Path(folder, "config.json")
-    values = json.loads(path.read_text("utf-8"))
-    values |= {"architectures": ["OwnModel"], "model_type": "own"}
-    values["auto_map"] = {
-        "AutoConfig": "modeling_own.OwnConfig",
-        "AutoModel": "modeling_own.OwnModel",
-    }
-    path.write_text(json.dumps(values, indent=2), "utf-8")
+    edit(
+        folder,
+        architectures=["OwnModel"],
+        model_type="own",
+        auto_map={
+            "AutoConfig": "modeling_own.OwnConfig",
+            "AutoModel": "modeling_own.OwnModel",
+        },
+    )
     shutil.rmtree(Path(folder, "__pycache__"), ignore_errors=True)
 
 

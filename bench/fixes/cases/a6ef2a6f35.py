@@ -1,10 +1,8 @@
 """UMT5EncoderModel shares its embeddings whatever the config says of tying."""
 
-import json
-import pathlib
-
 import torch
 from safetensors.torch import load_file, save_file
+from saved import edit
 from sizes import T5
 from transformers import UMT5Config, UMT5EncoderModel
 
@@ -27,8 +25,7 @@ def make(folder: str) -> None:
     weights.setdefault("shared.weight", shared)
     save_file(weights, path, metadata={"format": "pt"})
     # the checkpoints of the hub say false
-    path = pathlib.Path(folder, "config.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tie_word_embeddings": False}))
+    edit(folder, tie_word_embeddings=False)
 
 
 def observe(folder: str) -> object:

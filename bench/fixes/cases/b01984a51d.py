@@ -1,8 +1,8 @@
 """Emu3 with a head makes images of its tokens, as its documentation shows."""
 
+import emu3
 import torch
 import transformers
-from sizes import GROUPED, IDS
 
 CASE = {
     "symptom": "Emu3ForConditionalGeneration has neither decode_image_tokens nor vocabulary_mapping: no image can be generated",
@@ -14,37 +14,11 @@ CASE = {
         "Emu3ForConditionalGeneration.decode_image_tokens",
     ),
 }
-IMAGE = 3
 
 
 def make(folder: str) -> None:
     """Write a tiny Emu3, of which 20 tokens stand for codes of images."""
-    names = {number: f"word{number}" for number in range(100)}
-    names |= {number: f"<|visual token {number - 10:06d}|>" for number in range(10, 30)}
-    names |= {IMAGE: "<image>", 4: "<|extra_200|>"}
-    text = {
-        "vocab_size": 100,
-        **GROUPED,
-        "max_position_embeddings": 128,
-        "initializer_range": 0.3,
-        **IDS,
-    }
-    vq = {
-        "codebook_size": 20,
-        "embed_dim": 4,
-        "temporal_downsample_factor": 1,
-        "base_channels": 32,
-        "channel_multiplier": [1, 2, 1],
-        "num_res_blocks": 1,
-        "hidden_size": 32,
-        "attn_resolutions": [],
-    }
-    config = transformers.Emu3Config(
-        text_config=text,
-        vq_config=vq,
-        vocabulary_map={name: number for number, name in names.items()},
-    )
-    transformers.Emu3ForConditionalGeneration(config).save_pretrained(folder)
+    emu3.make(folder)
 
 
 def observe(folder: str) -> object:

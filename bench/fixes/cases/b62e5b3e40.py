@@ -3,10 +3,8 @@
 https://github.com/huggingface/transformers/issues/42925
 """
 
-import json
-from pathlib import Path
-
 import transformers
+from saved import edit
 from sizes import SMALL
 
 CASE = {
@@ -36,10 +34,7 @@ def make(folder: str) -> None:
         pad_token_id=0,
     )
     transformers.TvpForVideoGrounding(config).save_pretrained(folder)
-    path = Path(folder, "config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    del settings["type_vocab_size"]
-    path.write_text(json.dumps(settings), "utf-8")
+    edit(folder, drop=["type_vocab_size"])
 
 
 def observe(folder: str) -> object:

@@ -1,10 +1,8 @@
 """T5 1.1 does not scale what its decoder gives."""
 
-import json
-from pathlib import Path
-
 import torch
 import transformers
+from saved import edit
 from sizes import T5
 
 CASE = {
@@ -27,10 +25,7 @@ def make(folder: str) -> None:
         decoder_start_token_id=0,
     )
     transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
-    path = Path(folder, "config.json")
-    settings = json.loads(path.read_text("utf-8"))
-    del settings["scale_decoder_outputs"]
-    path.write_text(json.dumps(settings | {"tie_word_embeddings": False}), "utf-8")
+    edit(folder, drop=["scale_decoder_outputs"], tie_word_embeddings=False)
 
 
 def observe(folder: str) -> object:

@@ -1,8 +1,6 @@
 """Tokenizers of models whose class on the hub is wrong are read from tokenizer.json."""
 
-import json
-import pathlib
-
+from saved import edit
 from sizes import TOWER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, NemotronConfig, NemotronForCausalLM, PreTrainedTokenizerFast
@@ -37,10 +35,7 @@ def make(folder: str) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(folder)
-    path = pathlib.Path(folder, "tokenizer_config.json")
-    path.write_text(
-        json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "LlamaTokenizer"})
-    )
+    edit(folder, "tokenizer_config.json", tokenizer_class="LlamaTokenizer")
     config = NemotronConfig(
         vocab_size=300,
         **TOWER,

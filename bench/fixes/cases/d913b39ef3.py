@@ -1,10 +1,8 @@
 """A Gemma 3n without layer_types in its config has a full attention in each fifth layer, not in the first."""
 
-import json
-from pathlib import Path
-
 import torch
 import transformers
+from saved import edit
 
 CASE = {
     "made": "4.54.0",
@@ -37,10 +35,7 @@ def make(folder: str) -> None:
         initializer_range=0.3,
     )
     transformers.Gemma3nForCausalLM(config).save_pretrained(folder)
-    path = Path(folder) / "config.json"
-    settings = json.loads(path.read_text("utf-8"))
-    del settings["layer_types"]
-    path.write_text(json.dumps(settings, indent=2), "utf-8")
+    edit(folder, drop=["layer_types"])
 
 
 def observe(folder: str) -> object:
