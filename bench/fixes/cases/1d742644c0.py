@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import QWEN_VISION, TEXT_128
+from sizes import QWEN_IDS, QWEN_VISION, TEXT_128
 
 CASE = {
     "symptom": "without an attention mask, text behind an image in Qwen2.5-VL does not see what is before it",
@@ -19,9 +19,7 @@ def make(folder: str) -> None:
         text_config={**TEXT_128, "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}},
         vision_config={"depth": 2, **QWEN_VISION, "window_size": 16, "fullatt_block_indexes": [1]},
         image_token_id=IMAGE,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        **QWEN_IDS,
     )
     transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
 

@@ -4,7 +4,7 @@ import hashlib
 
 import torch
 import transformers
-from sizes import QWEN_VISION, TEXT_128
+from sizes import QWEN2_5_VISION, QWEN_IDS, TEXT_128
 
 CASE = {
     "symptom": "SDPA with a mask over all images rounds otherwise than each image for itself: other features in half precision",
@@ -24,17 +24,9 @@ def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL."""
     config = transformers.Qwen2_5_VLConfig(
         text_config={**TEXT_128, "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}},
-        vision_config={
-            "depth": 2,
-            **QWEN_VISION,
-            "window_size": 16,
-            "fullatt_block_indexes": [1],
-            "initializer_range": 0.3,
-        },
+        vision_config={**QWEN2_5_VISION, "initializer_range": 0.3},
         image_token_id=120,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        **QWEN_IDS,
     )
     transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
 

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import QWEN_VISION, TEXT_128
+from sizes import QWEN_IDS, QWEN_VISION, TEXT_128
 
 CASE = {
     "made": "4.57.6",
@@ -42,9 +42,7 @@ def make(folder: str) -> None:
             "deepstack_visual_indexes": [0],
         },
         image_token_id=120,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        **QWEN_IDS,
     )
     transformers.Qwen3VLMoeForConditionalGeneration(config).save_pretrained(folder)
 

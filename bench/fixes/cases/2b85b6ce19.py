@@ -2,7 +2,7 @@
 
 import numpy as np
 import transformers
-from sizes import BART, IDS
+from sizes import WHISPER
 
 CASE = {
     "symptom": "Whisper's timestamps of words are wrong: the prompt takes part, and starts are taken for ends",
@@ -21,17 +21,11 @@ def make(folder: str) -> None:
     """Write a tiny Whisper with its feature extractor."""
     config = transformers.WhisperConfig(
         vocab_size=128,
-        num_mel_bins=8,
-        **BART,
+        **WHISPER,
         encoder_layers=2,
         decoder_layers=2,
         max_source_positions=50,
         max_target_positions=32,
-        init_std=0.3,
-        **IDS,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
         median_filter_width=3,
     )
     model = transformers.WhisperForConditionalGeneration(config)

@@ -3,7 +3,7 @@
 import numpy as np
 import qwen2_vl
 import transformers
-from sizes import QWEN_VISION
+from sizes import QWEN2_5_VISION
 
 CASE = {
     "packages": ("torchvision",),
@@ -19,13 +19,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Qwen2.5-VL with its processor."""
     qwen2_vl.save_processor(transformers.Qwen2_5_VLProcessor, qwen2_vl.tokenizer(), folder)
-    vision = {
-        "depth": 2,
-        **QWEN_VISION,
-        "window_size": 16,
-        "fullatt_block_indexes": [1],
-        "tokens_per_second": 4,
-    }
+    vision = {**QWEN2_5_VISION, "tokens_per_second": 4}
     config = transformers.Qwen2_5_VLConfig(
         text_config=qwen2_vl.TEXT, vision_config=vision, **qwen2_vl.IDS
     )

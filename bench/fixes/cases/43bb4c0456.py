@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import QWEN_VISION, TEXT_128
+from sizes import QWEN2_5_VISION, TEXT_128
 
 CASE = {
     "symptom": "second_per_grid_ts of Qwen2.5-VL is cast to the type of positions: half a second becomes 0",
@@ -18,13 +18,7 @@ def make(folder: str) -> None:
     config = transformers.Qwen2_5_VLConfig(
         **TEXT_128,
         rope_scaling={"type": "mrope", "mrope_section": [2, 1, 1]},
-        vision_config={
-            "depth": 2,
-            **QWEN_VISION,
-            "window_size": 16,
-            "fullatt_block_indexes": [1],
-            "tokens_per_second": 4,
-        },
+        vision_config={**QWEN2_5_VISION, "tokens_per_second": 4},
         image_token_id=120,
         video_token_id=VIDEO,
         vision_start_token_id=122,

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import IDS, PLAIN_TEXT
+from sizes import DEEPSEEK, IDS, PLAIN_TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -18,17 +18,8 @@ def make(folder: str) -> None:
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
     config = transformers.DeepseekV2Config(
         **PLAIN_TEXT,
-        moe_intermediate_size=16,
+        **DEEPSEEK,
         num_key_value_heads=4,
-        n_routed_experts=4,
-        n_shared_experts=1,
-        num_experts_per_tok=2,
-        first_k_dense_replace=1,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        qk_nope_head_dim=8,
-        qk_rope_head_dim=8,
-        v_head_dim=8,
         max_position_embeddings=256,
         **IDS,
         rope_parameters={

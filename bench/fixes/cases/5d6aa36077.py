@@ -3,7 +3,7 @@
 import numpy as np
 import transformers
 from PIL import Image
-from sizes import TOWER
+from sizes import DEEPSEEK, QWEN_IDS, TOWER
 
 CASE = {
     "made": "5.15.0",
@@ -23,21 +23,12 @@ def make(folder: str) -> None:
         "vocab_size": 128,
         "hidden_size": 32,
         "intermediate_size": 48,
-        "moe_intermediate_size": 16,
+        **DEEPSEEK,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
         "n_group": 2,
         "topk_group": 1,
-        "num_experts_per_tok": 2,
-        "first_k_dense_replace": 1,
-        "kv_lora_rank": 16,
-        "q_lora_rank": 16,
-        "qk_rope_head_dim": 8,
-        "qk_nope_head_dim": 8,
-        "v_head_dim": 8,
     }
     vision = {"patch_size": 4, "pos_emb_height": 8, "pos_emb_width": 8, **TOWER}
     config = transformers.Kimi_K25Config(
@@ -45,9 +36,7 @@ def make(folder: str) -> None:
         vision_config=vision,
         projection_hidden_size=32,
         image_token_id=120,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        **QWEN_IDS,
         tie_word_embeddings=False,
     )
     transformers.Kimi_K25ForConditionalGeneration(config).save_pretrained(folder)

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import QWEN_VISION
+from sizes import QWEN_IDS, QWEN_VISION
 
 CASE = {
     "symptom": "hidden_states of Qwen3-VL hold image features that are added in place to a layer's output",
@@ -39,12 +39,7 @@ def make(folder: str) -> None:
         "initializer_range": 0.3,
     }
     config = transformers.Qwen3VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=IMAGE,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        text_config=text, vision_config=vision, image_token_id=IMAGE, **QWEN_IDS
     )
     transformers.Qwen3VLForConditionalGeneration(config).save_pretrained(folder)
 

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import TEXT_128
+from sizes import QWEN_AUDIO, TEXT_128
 
 CASE = {
     "symptom": "a forward of Qwen2-Audio with cache_position raises TypeError",
@@ -16,15 +16,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Qwen2-Audio."""
     text = {"model_type": "qwen2", **TEXT_128}
-    audio = {
-        "model_type": "qwen2_audio_encoder",
-        "d_model": 32,
-        "encoder_layers": 1,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "num_mel_bins": 16,
-        "max_source_positions": 20,
-    }
+    audio = {**QWEN_AUDIO, "max_source_positions": 20}
     config = transformers.Qwen2AudioConfig(
         text_config=text, audio_config=audio, audio_token_index=120
     )

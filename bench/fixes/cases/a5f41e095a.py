@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import BART, IDS
+from sizes import WHISPER
 
 CASE = {
     "symptom": "generate() of Whisper with a WhisperForCausalLM as assistant raises UnboundLocalError",
@@ -22,17 +22,11 @@ def make(folder: str) -> None:
     """Write a tiny Whisper."""
     config = transformers.WhisperConfig(
         vocab_size=128,
-        num_mel_bins=8,
-        **BART,
+        **WHISPER,
         encoder_layers=3,
         decoder_layers=2,
         max_source_positions=16,
         max_target_positions=32,
-        init_std=0.3,
-        **IDS,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
     )
     transformers.WhisperForConditionalGeneration(config).save_pretrained(folder)
 

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import QWEN_VISION, TEXT_128
+from sizes import QWEN2_5_VISION, QWEN_IDS, TEXT_128
 
 CASE = {
     "before": "5.5.3",
@@ -25,17 +25,9 @@ def make(folder: str) -> None:
                 "mrope_section": [2, 1, 1],
             },
         },
-        vision_config={
-            "depth": 2,
-            **QWEN_VISION,
-            "window_size": 16,
-            "fullatt_block_indexes": [1],
-            "tokens_per_second": 4,
-        },
+        vision_config={**QWEN2_5_VISION, "tokens_per_second": 4},
         image_token_id=IMAGE,
-        video_token_id=121,
-        vision_start_token_id=122,
-        vision_end_token_id=123,
+        **QWEN_IDS,
     )
     transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 import transformers
-from sizes import BART, IDS
+from sizes import WHISPER
 
 CASE = {
     "symptom": "Whisper transcribes long sounds of a batch otherwise than each alone: positions count the pads on the left",
@@ -20,17 +20,11 @@ def make(folder: str) -> None:
     """Write a tiny Whisper with its feature extractor."""
     config = transformers.WhisperConfig(
         vocab_size=140,
-        num_mel_bins=8,
-        **BART,
+        **WHISPER,
         encoder_layers=1,
         decoder_layers=1,
         max_source_positions=50,
         max_target_positions=64,
-        init_std=0.3,
-        **IDS,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
     )
     model = transformers.WhisperForConditionalGeneration(config)
     settings = {

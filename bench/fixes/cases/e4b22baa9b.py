@@ -5,7 +5,7 @@ import wave
 
 import numpy as np
 import transformers
-from sizes import GROUPED
+from sizes import GROUPED, QWEN_AUDIO
 from tokens import SPACES, tokenizer_of
 
 CASE = {
@@ -39,15 +39,7 @@ def make(folder: str) -> None:
     )
     processor.save_pretrained(folder)
     text = {"model_type": "qwen2", "vocab_size": 16, **GROUPED, "initializer_range": 0.3}
-    audio = {
-        "model_type": "qwen2_audio_encoder",
-        "d_model": 32,
-        "encoder_layers": 1,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "num_mel_bins": 16,
-        "max_source_positions": 50,
-    }
+    audio = {**QWEN_AUDIO, "max_source_positions": 50}
     config = transformers.Qwen2AudioConfig(
         text_config=text, audio_config=audio, audio_token_index=2
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from sizes import DEEPSEEK  # type: ignore[import-not-found]
 
 LINES = [
     "the quick brown fox jumps over the lazy dog",
@@ -49,21 +50,12 @@ def make(folder: str, config_class: Any, model_class: Any) -> None:
         vocab_size=320,
         hidden_size=32,
         intermediate_size=48,
-        moe_intermediate_size=16,
+        **DEEPSEEK,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        n_routed_experts=4,
-        n_shared_experts=1,
         n_group=2,
         topk_group=1,
-        num_experts_per_tok=2,
-        first_k_dense_replace=1,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=8,
-        v_head_dim=8,
         bos_token_id=0,
         eos_token_id=1,
         initializer_range=0.2,

@@ -22,6 +22,16 @@ QWEN_VISION = {
     "spatial_merge_size": 2,
     "temporal_patch_size": 2,
 }
+QWEN2_5_VISION = QWEN_VISION | {"depth": 2, "window_size": 16, "fullatt_block_indexes": [1]}
+QWEN_IDS = {"video_token_id": 121, "vision_start_token_id": 122, "vision_end_token_id": 123}
+QWEN_AUDIO = {
+    "model_type": "qwen2_audio_encoder",
+    "d_model": 32,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "num_mel_bins": 16,
+}
 BART = {
     "d_model": 32,
     "encoder_attention_heads": 4,
@@ -31,4 +41,25 @@ BART = {
 }
 T5 = {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_heads": 4}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+WHISPER = {
+    **BART,
+    **IDS,
+    "num_mel_bins": 8,
+    "init_std": 0.3,
+    "decoder_start_token_id": 3,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+}
+DEEPSEEK = {
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 8,
+}
 GEMMA_IDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
