@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, SerializeAsAny
 
 from samebits.records.record import Record, marked
 
@@ -61,6 +61,29 @@ class NoAnswer(Answer):
 C = TypeVar("C", bound=Answer)
 R = TypeVar("R", bound=Answer)
 V = TypeVar("V")
+
+
+class StacksOfRow(Answer, Generic[C]):
+    """The answers of a row's cells."""
+
+    stacks: dict[str, C] = Field(default_factory=dict)
+    """Environment -> the answer of its cell, as far as a report keeps it."""
+
+
+class Differences(Record, Generic[V]):
+    """The answer in one environment, compared with another's."""
+
+    model_config = ConfigDict(json_schema_extra={"description": __doc__})
+
+    reference: str
+    differences: tuple[V, ...] = ()
+
+
+class ComparedOfRow(StacksOfRow[C], Generic[C, V]):
+    """The answers of a row's cells, and what differs."""
+
+    compared: dict[str, Differences[V]] = Field(default_factory=dict)
+    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, ComparedOfRow, Key
 from samebits.records.record import Record
 
 Effect = Literal[
@@ -85,19 +85,8 @@ class ArgumentDifference(Record):
         return self.reference.effect == read != self.candidate.effect
 
 
-class ArgumentsReport(Record):
-    """The arguments of one environment, compared with another's."""
-
-    reference: str
-    differences: tuple[ArgumentDifference, ...] = ()
-
-
-class ArgumentsOfRow(Answer):
+class ArgumentsOfRow(ComparedOfRow[ArgumentsSignal, ArgumentDifference]):
     """The arguments of a row's cells."""
-
-    stacks: dict[str, ArgumentsSignal] = Field(default_factory=dict)
-    compared: dict[str, ArgumentsReport] = Field(default_factory=dict)
-    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
 ARGUMENTS = Key(

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, ComparedOfRow, Key
 from samebits.records.record import RAISED, Record, marked
 
 Kind = Literal["tensors", "class", "outputs", "head"]
@@ -114,19 +114,8 @@ class ClassDifference(Record):
         return self.kind == "outputs" and reference.outputs == "other bits"
 
 
-class ClassesReport(Record):
-    """The classes of one environment, compared with another's."""
-
-    reference: str
-    differences: tuple[ClassDifference, ...] = ()
-
-
-class ClassesOfRow(Answer):
+class ClassesOfRow(ComparedOfRow[ClassesSignal, ClassDifference]):
     """The classes of a row's cells."""
-
-    stacks: dict[str, ClassesSignal] = Field(default_factory=dict)
-    compared: dict[str, ClassesReport] = Field(default_factory=dict)
-    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
 CLASSES = Key(

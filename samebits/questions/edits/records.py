@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from samebits.records.made import MadeModel
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, ComparedOfRow, Key
 from samebits.records.record import RAISED, Record
 
 Part = Literal[
@@ -81,19 +81,8 @@ class EditDifference(Record):
     """What each side has."""
 
 
-class EditsReport(Record):
-    """The edits of one environment, compared with another's."""
-
-    reference: str
-    differences: tuple[EditDifference, ...] = ()
-
-
-class EditsOfRow(Answer):
+class EditsOfRow(ComparedOfRow[EditsSignal, EditDifference]):
     """The edits of a row's cells."""
-
-    stacks: dict[str, EditsSignal] = Field(default_factory=dict)
-    compared: dict[str, EditsReport] = Field(default_factory=dict)
-    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
 EDITS = Key(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, ComparedOfRow, Key
 from samebits.records.record import Record
 from samebits_wire.rounding import stays
 
@@ -80,19 +80,8 @@ class ProgramDifference(Record):
     candidate: Program
 
 
-class ExportsReport(Record):
-    """The programs of one environment, compared with another's."""
-
-    reference: str
-    differences: tuple[ProgramDifference, ...] = ()
-
-
-class ExportsOfRow(Answer):
+class ExportsOfRow(ComparedOfRow[ExportsSignal, ProgramDifference]):
     """The programs of a row's cells."""
-
-    stacks: dict[str, ExportsSignal] = Field(default_factory=dict)
-    compared: dict[str, ExportsReport] = Field(default_factory=dict)
-    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
 EXPORTS = Key(

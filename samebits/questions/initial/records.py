@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, Key, StacksOfRow
 from samebits.records.record import RAISED, Record
 
 Kind = Literal["drawn", "constant", "scale", "centre", "padding"]
@@ -77,10 +77,8 @@ class InitialSignal(Answer):
         return self.model_copy(update={"made": made})
 
 
-class InitialOfRow(Answer):
+class InitialOfRow(StacksOfRow[InitialSignal]):
     """The first weights of a row's cells."""
-
-    stacks: dict[str, InitialSignal] = Field(default_factory=dict)
 
 
 INITIAL = Key(

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
-
 from samebits.records.distance import Distance
 from samebits.records.made import MadeModel
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, Key, StacksOfRow
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
@@ -185,11 +183,8 @@ class RelationsSignal(Answer):
         yield from ((f"{name} {entry.relation}", entry.reason) for entry in raised)
 
 
-class RelationsOfRow(Answer):
+class RelationsOfRow(StacksOfRow[RelationsSignal]):
     """The relations inside the cells of a row."""
-
-    stacks: dict[str, RelationsSignal] = Field(default_factory=dict)
-    """Stack -> the relations of its cell."""
 
 
 RELATIONS = Key(

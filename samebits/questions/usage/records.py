@@ -13,7 +13,7 @@ from pydantic import Field
 
 from samebits.questions.usage.generation import GenerationSignal
 from samebits.records.made import MadeModel
-from samebits.records.question import Answer, Key
+from samebits.records.question import Answer, Key, StacksOfRow
 from samebits.records.record import RAISED, Record
 from samebits_wire.arguments import OF_PADDED
 
@@ -333,11 +333,8 @@ def with_cache(name: str) -> Callable[[UsageSignal], SecondCall | None]:
     return lambda usage: (usage.caches or {}).get(name)
 
 
-class UsageOfRow(Answer):
+class UsageOfRow(StacksOfRow[UsageSignal]):
     """Results of the uses of a model in the cells of a row."""
-
-    stacks: dict[str, UsageSignal] = Field(default_factory=dict)
-    """Stack -> what its cell answered."""
 
 
 USAGE = Key(
