@@ -54,8 +54,7 @@ class Place:
         env = os.environ | CODE
         took = run(words, self.log, env=env, may_fail=True)
         if took.code not in {0, 1, 3}:  # 3: a cell was not finished in time
-            msg = f"samebits ended with {took.code}: see {self.log}"
-            raise SystemExit(msg)
+            raise SystemExit(f"samebits ended with {took.code}: see {self.log}")
         return took
 
     def nox(self) -> Took:
@@ -179,6 +178,5 @@ def _nox() -> str:
     others = os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p != own)
     nox = shutil.which("nox", path=others) or shutil.which("nox", path=own)
     if nox is None:
-        msg = "there is no nox: pip install nox"
-        raise SystemExit(msg)
+        raise SystemExit("there is no nox: pip install nox")
     return nox

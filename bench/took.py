@@ -50,6 +50,5 @@ def run(
         wall = time.perf_counter() - started
     process.returncode = code = os.waitstatus_to_exitcode(status)
     if code and not may_fail:
-        msg = f"{' '.join(command)} ended with {code}: see {log}"
-        raise SystemExit(msg)
+        raise SystemExit(f"{' '.join(command)} ended with {code}: see {log}")
     return Took(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code)

@@ -66,15 +66,13 @@ def contents(package: Package, folder: Path) -> dict[str, bytes]:
 def _member(archive: tarfile.TarFile, path: str) -> bytes:
     file = archive.extractfile(f"package/{path}")
     if file is None:
-        msg = f"{archive.name!r} holds no file {path}"
-        raise ValueError(msg)
+        raise ValueError(f"{archive.name!r} holds no file {path}")
     return file.read()
 
 
 def _check(name: str, digest: str, pinned: str) -> None:
     if digest != pinned:
-        msg = f"{name} has the hash {digest}, but vendor.json pins {pinned}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} has the hash {digest}, but vendor.json pins {pinned}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -185,8 +185,7 @@ def kinds_of(
 def numbers(output: Any) -> None:
     """Raise unless an output has numbers."""
     if not outputs.has_numbers(output):
-        msg = "no finite numbers"
-        raise ValueError(msg)
+        raise ValueError("no finite numbers")
 
 
 def generates(model: Any, prompts: dict[str, Any]) -> str:

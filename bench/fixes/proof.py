@@ -82,8 +82,7 @@ def read(path: Path) -> Case:
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CASE":
             return Case.model_validate(_drawn(path.stem) | ast.literal_eval(node.value))
-    msg = f"{path} has no CASE"
-    raise SystemExit(msg)
+    raise SystemExit(f"{path} has no CASE")
 
 
 def _drawn(sha: str) -> dict[str, str]:

@@ -187,8 +187,7 @@ def _read(path: Path, code: int) -> dict[str, Any]:
     if code == _REFUSED:  # the folder is none that samebits takes: nothing is shown
         return {"exit_code": code, "rows": [], "stacks": []}
     if not path.exists():  # a result like "shows nothing" would be kept
-        msg = f"samebits ended with {code} and wrote no {path}: see the log beside it"
-        raise SystemExit(msg)
+        raise SystemExit(f"samebits ended with {code} and wrote no {path}: see the log beside it")
     report: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return report
 

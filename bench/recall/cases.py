@@ -64,11 +64,9 @@ class Sign(Form):
     @model_validator(mode="after")
     def _says_something(self) -> Sign:
         if not (self.signals or self.findings or self.failure):
-            msg = "one of signals, findings and failure says what is expected"
-            raise ValueError(msg)
+            raise ValueError("one of signals, findings and failure says what is expected")
         if not (self.findings or self.source):
-            msg = "one of findings and source says what the run is to name"
-            raise ValueError(msg)
+            raise ValueError("one of findings and source says what the run is to name")
         return self
 
 

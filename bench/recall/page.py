@@ -81,8 +81,7 @@ def with_sentence(readme: str, results: dict[str, Any]) -> str:
     """Return README.md with the figures between its two marks."""
     pattern = f"{re.escape(BEGIN)}.*?{re.escape(END)}"
     if not re.search(pattern, readme, flags=re.DOTALL):
-        msg = f"README.md has no {BEGIN} … {END}"
-        raise SystemExit(msg)
+        raise SystemExit(f"README.md has no {BEGIN} … {END}")
     return re.sub(
         pattern, lambda _: f"{BEGIN}\n{sentence(results)}\n{END}", readme, flags=re.DOTALL
     )

@@ -73,8 +73,7 @@ def chosen(found: list[Group], patterns: str) -> list[Group]:
         for group in found
     ]
     if not any(group.cases for group in some):
-        msg = f"no case has a name like {patterns}; cases.yaml has their names"
-        raise SystemExit(msg)
+        raise SystemExit(f"no case has a name like {patterns}; cases.yaml has their names")
     return [group for group in some if group.cases]
 
 

@@ -84,8 +84,7 @@ def record_of(record: type[R], options: argparse.Namespace, **derived: Any) -> R
 def positive(text: str) -> int:
     """Return a count. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
-        msg = f"{text!r} is not a whole number of at least 1"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 

@@ -95,16 +95,14 @@ def _read(patch: Path) -> PatchSet:
         raise PatchError(msg) from error
     except (UnidiffParseError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
-        msg = (
+        raise PatchError(
             f"{shown(patch.name)} is no unified diff ({reason}): write one with diff -u or git diff"
-        )
-        raise PatchError(msg) from error
+        ) from error
     if not any(patch_set):
-        msg = (
+        raise PatchError(
             f"{shown(patch.name)} changes nothing that can be patched: "
             "write a diff of text files with diff -u or git diff"
         )
-        raise PatchError(msg)
     return patch_set
 
 
@@ -114,18 +112,16 @@ def _name_of(change: PatchedFile, patch: Path) -> str:
     name = _common(sides)
     if name is None or not change:
         sides_text = " and ".join(map(shown, sides))
-        msg = (
+        raise PatchError(
             f"{shown(patch.name)} renames {sides_text}, or holds no hunk for it: "
             "only lines of one file can change: write a removal and a new file instead"
         )
-        raise PatchError(msg)
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
-        msg = (
+        raise PatchError(
             f"{shown(patch.name)} leaves the checkpoint's folder: it changes {shown(name)}: "
             "make the diff inside of the folder"
         )
-        raise PatchError(msg)
     return path.as_posix()
 
 
@@ -156,11 +152,10 @@ def _apply_change(before: str | None, change: PatchedFile, name: str, patch: Pat
     is_new = change.source_file == _NO_FILE
     if is_new != (before is None):
         is_there = "is there already" if is_new else "is not there"
-        msg = (
+        raise PatchError(
             f"{shown(patch.name)} does not apply: {shown(name)} {is_there}: "
             "was the patch made for another checkpoint, or after another patch?"
         )
-        raise PatchError(msg)
     after = _apply_hunks(before or "", change, name, patch)
     return None if change.target_file == _NO_FILE and not after else after
 
@@ -175,12 +170,11 @@ def _apply_hunks(text: str, change: PatchedFile, name: str, patch: Path) -> str:
         expected = hunk.source_start - bool(old) + shift
         start = _nearest(lines, old, expected, free)
         if start is None:
-            msg = (
+            raise PatchError(
                 f"{shown(patch.name)} does not apply: hunk {number} of {shown(name)} "
                 f"(line {hunk.source_start}): {_mismatch(lines, old, expected)}: "
                 "was the patch made for another checkpoint, or after another patch?"
             )
-            raise PatchError(msg)
         lines[start : start + len(old)] = new
         free = start + len(new)
         shift += start - expected + len(new) - len(old)

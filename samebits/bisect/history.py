@@ -92,11 +92,10 @@ class History:
             if found := git.words(self.repo, *words, f"{name}^{{commit}}"):
                 return End(named, found[0], "" if name == named else f"tag {name}")
         kinds = "a release, a tag" if releases else "a tag, a branch"
-        msg = (
+        raise HistoryError(
             f"the clone has no commit {shown(named)}: name {kinds} or a commit, or fetch it"
             f"{git.shallow(self.repo)}"
         )
-        raise HistoryError(msg)
 
     def _of_release(self, named: str) -> End:
         family = named.removesuffix(".x")
@@ -149,8 +148,7 @@ class History:
         """
         base = git.words(self.repo, "merge-base", first, last)
         if first == last:
-            msg = f"both ends are the commit {first[:10]}: there is none between them"
-            raise HistoryError(msg)
+            raise HistoryError(f"both ends are the commit {first[:10]}: there is none between them")
         if not base:
             msg = f"{first[:10]} and {last[:10]} have no commit in common here{git.shallow(self.repo)}"
             raise HistoryError(msg)
@@ -190,8 +188,7 @@ class History:
             "--",
         )
         if text is None:
-            msg = f"git could not list the commits {commits} of {self.repo.name}"
-            raise HistoryError(msg)
+            raise HistoryError(f"git could not list the commits {commits} of {self.repo.name}")
         return text.decode("utf-8", "replace").split("\0")[1:]
 
     def text(self, blob: str) -> bytes:

@@ -69,8 +69,7 @@ def of_package(repo: Path, ends: tuple[End, End], template: StackSpec, base: str
     except StackError as error:
         raise HistoryError(str(error)) from error
     if last.name == PACKAGE:
-        msg = f"{repo.name} is a clone of transformers: name it with --repo"
-        raise HistoryError(msg)
+        raise HistoryError(f"{repo.name} is a clone of transformers: name it with --repo")
 
     @cache
     def spec(name: str, _own: bool) -> StackSpec:

@@ -110,25 +110,21 @@ def _differing(result: CellResult, name: Signal) -> list[Subject]:
 
 def _failure_question(result: CellResult, reference: Capture, values: TensorSource) -> Question:
     if result.failure is None:
-        msg = f"it failed without an exception: {result.headline}"
-        raise CannotReproduce(msg)
+        raise CannotReproduce(f"it failed without an exception: {result.headline}")
     phase, prompt = word_and_prompt(result.failure.phase)
     forwards = reference.signals.forward or {}
     if phase in {"config", "load"}:
         return _load_question(reference, forwards, values)
     if not forwards:
-        msg = "the reference has no forward that a script could repeat"
-        raise CannotReproduce(msg)
+        raise CannotReproduce("the reference has no forward that a script could repeat")
     if phase == "forward" and prompt in forwards:
         return _forward_question(prompt, reference, values)
     if phase == "greedy" and prompt in forwards:
         steps = [len(facts.ids) for facts in (reference.signals.greedy or {}).values()]
         return _generate_question(prompt, 0, max(steps, default=_DEFAULT_STEPS), reference, values)
     if phase in {"forward", "greedy"}:
-        msg = f"the reference has no forward of prompt {prompt}"
-        raise CannotReproduce(msg)
-    msg = f"it failed in phase {result.failure.phase}, which a script cannot show"
-    raise CannotReproduce(msg)
+        raise CannotReproduce(f"the reference has no forward of prompt {prompt}")
+    raise CannotReproduce(f"it failed in phase {result.failure.phase}, which a script cannot show")
 
 
 def _load_question(
@@ -138,8 +134,7 @@ def _load_question(
     try:
         if forwards:
             return _forward_question(_simplest(list(forwards), forwards), reference, values)
-        msg = "the reference has no forward that a script could repeat"
-        raise CannotReproduce(msg)
+        raise CannotReproduce("the reference has no forward that a script could repeat")
     except CannotReproduce:
         for name, weight in reference.signals.tensors.items():
             return Question(kind=weight.kind, tensor=name)
@@ -174,16 +169,14 @@ def _tensor_question(reference: Capture, candidate: Capture) -> Question:
         counterpart_buffer = (candidate_signals.buffers or {}).get(name)
         if counterpart_buffer is not None and counterpart_buffer.ref.hash != buffer.ref.hash:
             return Question(kind="buffer", tensor=name)
-    msg = "no logits and no tensor of the same name on both sides show it"
-    raise CannotReproduce(msg)
+    raise CannotReproduce("no logits and no tensor of the same name on both sides show it")
 
 
 def _forward_question(prompt: str, capture: Capture, values: TensorSource) -> Question:
     """Return one forward over a prompt, with the inputs of ``capture``."""
     facts = (capture.signals.forward or {})[prompt]
     if facts.logits is None:
-        msg = f"the forward of prompt {prompt} returns no tensor"
-        raise CannotReproduce(msg)
+        raise CannotReproduce(f"the forward of prompt {prompt} returns no tensor")
     cut = facts.logits_padded and real_rows(facts, facts.logits) is not None
     return Question(
         kind="forward",
@@ -234,13 +227,11 @@ def _fed_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> 
         return Fed(seed=f"{prompt}:{key}", shape=ref.shape)
     if len(ref.shape) != 2:
         shape = ", ".join(map(str, ref.shape))
-        msg = (
+        raise CannotReproduce(
             f"input {key} of prompt {prompt} has shape [{shape}], and a script has rows of numbers"
         )
-        raise CannotReproduce(msg)
     if not values.has(ref):
-        msg = f"the values of input {key} of prompt {prompt} were not stored"
-        raise CannotReproduce(msg)
+        raise CannotReproduce(f"the values of input {key} of prompt {prompt} were not stored")
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))
 
 
@@ -248,18 +239,15 @@ def _given_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -
     if ref.dtype == "int64" and len(ref.shape) == 2 and 0 < ref.numel <= _MAX_LITERALS:
         return _fed_tensor(prompt, key, ref, values)
     if not values.has(ref):
-        msg = f"the values of input {key} of {prompt} were not stored"
-        raise CannotReproduce(msg)
+        raise CannotReproduce(f"the values of input {key} of {prompt} were not stored")
     data = values.tensor(ref).tobytes()
     if not data:
-        msg = f"input {key} of {prompt} has no elements"
-        raise CannotReproduce(msg)
+        raise CannotReproduce(f"input {key} of {prompt} has no elements")
     if len(data) > _MAX_BYTES:
-        msg = (
+        raise CannotReproduce(
             f"input {key} of {prompt} has {len(data) / 1024:,.0f} KiB, and a script has up to "
             f"{_MAX_BYTES >> 10} KiB: give the model a smaller one"
         )
-        raise CannotReproduce(msg)
     return Fed(data=base64.b64encode(data).decode(), dtype=ref.dtype, shape=ref.shape)
 
 

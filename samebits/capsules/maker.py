@@ -122,13 +122,11 @@ class Maker:
         results = self._place.run(folder, scripts, needs_hub=needs_hub)
         for name, result in results.items():
             if result.code != 0 and not result.has_started:
-                msg = f"uv could not run {name}: {result.last_line}"
-                raise ReproductionFailed(msg)
+                raise ReproductionFailed(f"uv could not run {name}: {result.last_line}")
             if result.code != 0:
-                msg = (
+                raise ReproductionFailed(
                     f"{name} did not reproduce the difference outside samebits: {result.last_line}"
                 )
-                raise ReproductionFailed(msg)
 
 
 class _Builder:
@@ -185,8 +183,7 @@ class _Builder:
         try:
             return await self._case_in(query, folder)
         except CannotReproduce as reason:
-            msg = f"outside samebits, {reason}"
-            raise CannotReproduce(msg) from reason
+            raise CannotReproduce(f"outside samebits, {reason}") from reason
 
     async def _case_in(self, query: Query, folder: Path | None) -> Case:
         """Return the case that shows the defect, with the prompts before it only if needed.
@@ -377,11 +374,10 @@ class _Builder:
     def _refuse_large(self, case: Case) -> None:
         if case.folder is not None and (n := files.size(case.folder)) > files.LIMIT:
             fewer = " with fewer layers" if n < self._size else ""
-            msg = (
+            raise CannotReproduce(
                 f"its checkpoint has {n / 2**20:,.1f} MiB{fewer}, and a reproducer holds "
                 f"{files.LIMIT >> 20}{self._no_stand_in}"
             )
-            raise CannotReproduce(msg)
 
     async def _run_scripts(self, query: Query, question: Question, folder: Path | None) -> Answers:
         """Run both scripts in the stacks' processes; three times each for an unstable cell."""

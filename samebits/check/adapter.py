@@ -55,21 +55,19 @@ def _base(adapter: Path, settings: dict[str, object]) -> Path:
     """Return the folder of the base, which a path may name from here or from the adapter's folder."""
     named, revision = settings.get(_BASE), settings.get("revision")
     if not isinstance(named, str) or not named:
-        msg = (
+        raise CheckpointError(
             f"{shown(str(adapter / ADAPTER))}: {_BASE} is empty, so nothing says which model the adapter belongs to. "
             "Write the folder or the hub id of that model there"
         )
-        raise CheckpointError(msg)
     folders = (expanded(named), adapter / named)
     found = next((folder for folder in folders if (folder / "config.json").is_file()), None)
     found = found or hub.whole_folder(named, revision if isinstance(revision, str) else None)
     if found is None:
-        msg = (
+        raise CheckpointError(
             f"{shown(str(adapter))} holds an adapter, and its base {shown(named)} is neither a folder with a config.json "
             f"nor on the hub or in its cache. Write the folder of the base as {_BASE} into {ADAPTER}, or merge "
             "the adapter into its model (merge_and_unload of peft), save that, and name its folder"
         )
-        raise CheckpointError(msg)
     return found
 
 

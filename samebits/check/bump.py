@@ -139,8 +139,7 @@ def compare(folder: Path, base: str, head: str) -> Found:
     after = _commit(folder, head)
     starts = git.words(folder, "merge-base", _commit(folder, base), after)
     if not starts:
-        msg = f"{shown(base)} and {shown(head)} have no commit in common here: {_FETCH}"
-        raise BumpError(msg)
+        raise BumpError(f"{shown(base)} and {shown(head)} have no commit in common here: {_FETCH}")
     old, new = (_files(folder, commit) for commit in (starts[0], after))
     contents = dict(git.blobs(folder, [*old.values(), *new.values()]))
     unread: dict[str, Markdown] = {}
@@ -167,18 +166,15 @@ _FETCH = "check out with fetch-depth: 0, so that the history is there"
 
 def _commit(folder: Path, revision: str) -> str:
     if revision.startswith("-"):
-        msg = f"{shown(revision)} is no commit"
-        raise BumpError(msg)
+        raise BumpError(f"{shown(revision)} is no commit")
     found = git.words(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not found:
         if not git.words(folder, "rev-parse", "--git-dir"):
             msg = f"{folder.absolute()} is in no repository of git, or git is not there: bump reads two commits"
             raise BumpError(msg)
         if not git.words(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
-            msg = "this repository has no commit yet: bump reads two of them"
-            raise BumpError(msg)
-        msg = f"{shown(revision)} is no commit of this repository: {_FETCH}"
-        raise BumpError(msg)
+            raise BumpError("this repository has no commit yet: bump reads two of them")
+        raise BumpError(f"{shown(revision)} is no commit of this repository: {_FETCH}")
     return found[0]
 
 
@@ -364,8 +360,7 @@ def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
         if listed is None:
             changed = f"{text.rstrip()}\nenvironments: [{', '.join(flow)}]\n"
         elif not isinstance(listed, yaml.SequenceNode) or not listed.value:
-            msg = f"{shown(str(path))}: environments is no list"
-            raise BumpError(msg)
+            raise BumpError(f"{shown(str(path))}: environments is no list")
         else:
             at = listed.start_mark.index
             indent = " " * listed.start_mark.column
@@ -374,8 +369,7 @@ def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
             at += 1 if listed.flow_style else 0
             changed = text[:at] + added + text[at:]
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        msg = f"{shown(str(path))} cannot be read as a matrix file"
-        raise BumpError(msg) from error
+        raise BumpError(f"{shown(str(path))} cannot be read as a matrix file") from error
     file = path.with_name(MATRIX)
     replace(file, changed)
     return file
@@ -425,5 +419,4 @@ def own_comment(path: Path, job: str) -> str:
         ]
         return str(int(own[0])) if own else ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{shown(str(path))} is no list of comments, as gh prints it"
-        raise BumpError(msg) from error
+        raise BumpError(f"{shown(str(path))} is no list of comments, as gh prints it") from error

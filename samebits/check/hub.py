@@ -63,8 +63,7 @@ def config_file(id_: str, revision: str | None) -> HubFile:
         raise HubError(msg) from error
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
         reason = str(error).strip().partition("\n")[0]
-        msg = f"the hub gave no config.json: {reason}"
-        raise HubError(msg) from error
+        raise HubError(f"the hub gave no config.json: {reason}") from error
     # the cache keeps each file below snapshots/COMMIT
     folder = path.parent.name
     return HubFile(path, folder if _COMMIT.fullmatch(folder) else None)

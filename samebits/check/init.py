@@ -64,18 +64,16 @@ def write_files(options: Options) -> list[str]:
 
     """
     if MATRIX.exists() and not options.force:
-        msg = (
+        raise InitError(
             f"{MATRIX} exists: --force replaces it. To add a model to it, write its folder or its "
             "id under models:, as in my-model: {path: ../checkpoint}"
         )
-        raise InitError(msg)
     models = [read_model(text, offline=True) for text in options.models] or list(_models_here())
     if not models:
-        msg = (
+        raise InitError(
             f"no checkpoint lies in {Path.cwd()}: a checkpoint is a folder with config.json. Name "
             "folders or ids of the hub: samebits init ../checkpoint org/name"
         )
-        raise InitError(msg)
     entries = list(_entries(models, trusts_code=options.trust_remote_code))
     has_nox = NOXFILE.exists()
     stacks = stacks_of(models)

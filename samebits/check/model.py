@@ -210,8 +210,7 @@ def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
             here = (
                 f"there is no folder {text} here{_near_folder(Path(text))}\nAs an id of the hub: "
             )
-        msg = f"{here}{error}" if here else f"{shown(text)}: {error}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(f"{here}{error}" if here else f"{shown(text)}: {error}") from error
     config, commit = read_config(file.path), file.commit or revision or None
     folder = hub.settings_folder(id_, commit) or file.path.parent
     return NamedModel(name, config, hub=id_, revision=commit, code=own_code(folder))
@@ -232,8 +231,7 @@ def _check_folder(path: Path) -> None:
         parent = path.absolute().parent
         siblings = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
         hint = nearest(path.name, siblings) if siblings else f"there is no folder {parent}, either"
-        msg = f"{shown(str(path))} does not exist: {hint}"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{shown(str(path))} does not exist: {hint}")
     if not path.is_dir():
         raise CheckpointError(_file(path))
     # what is there and is no file has a message of its own

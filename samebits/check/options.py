@@ -66,8 +66,7 @@ def code_of(options: Options) -> dict[str, Any]:
                 entry = {"hub": "a/b", CODE_KEYS[field]: value}
                 ModelEntry.model_validate(entry, context={"folder": Path.cwd()})
         except ValidationError as error:
-            msg = f"{name_of(Options, field)}: {error.errors()[0]['msg']}"
-            raise OptionError(msg) from error
+            raise OptionError(f"{name_of(Options, field)}: {error.errors()[0]['msg']}") from error
     return code
 
 
@@ -92,6 +91,5 @@ def option_values(name: str, text: str) -> tuple[str, ...]:
     try:
         Settings.model_validate({name: values} if values else {})
     except ValidationError as error:
-        msg = f"--{name}: {error.errors()[0]['msg']}"
-        raise OptionError(msg) from error
+        raise OptionError(f"--{name}: {error.errors()[0]['msg']}") from error
     return values

@@ -54,11 +54,10 @@ def span(saved_with: str | None, first: str | None, last: str | None) -> Span:
         return _ordered(saved, end, _why(saved_with, saved))
     before = tuple(id_ for id_ in USUAL if age(id_) < age(saved) and age(id_) < age(end))
     if not before:
-        msg = (
+        raise ReleaseError(
             f"--to {end} is the oldest release that samebits supports, so there is none to compare "
             "it with: name a newer one"
         )
-        raise ReleaseError(msg)
     text = f"it was saved with {saved_with}, which is no older than {end}"
     return Span((before[-1], end), text)
 
@@ -100,12 +99,11 @@ def _newest_known(release: str) -> str:
 
 def _check(option: str, text: str) -> None:
     if not _FAMILY.fullmatch(text):
-        msg = (
+        raise ReleaseError(
             f"{option} {shown(text)} is no release of transformers: write 4.57 (its newest patch), "
             f"4.57.1, {NEWEST}, a folder with a checkout, such as ../transformers, or a clone and all 40 digits "
             "of a commit, ../transformers@0123…"
         )
-        raise ReleaseError(msg)
     minor = ".".join(text.split(".")[:2])
     if age(minor) < age(MINORS[0]):
         msg = f"{option} {text} is too old: samebits supports transformers from {MINORS[0]} on"

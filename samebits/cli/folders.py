@@ -36,12 +36,11 @@ def check_cache(environ: Mapping[str, str]) -> None:
     folder = cache_folder(environ)
     if reason := _not_writable(folder):
         origin = f"{CACHE} names it" if environ.get(CACHE) else f"no {CACHE} names another one"
-        msg = (
+        raise FolderError(
             f"the cache folder {folder} cannot be written: {reason}. Environments and work files lie there, and "
             f"{origin}. Set {CACHE} to a folder that can be written and kept, such as "
             f"export {CACHE}={_SAMPLE_CACHE}"
         )
-        raise FolderError(msg)
 
 
 def _not_writable(folder: Path) -> str | None:

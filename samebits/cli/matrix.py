@@ -118,10 +118,9 @@ def _merged(options: argparse.Namespace) -> tuple[str, ...]:
         msg = f"{missing[0]} is no folder: name the folders that the shards left, such as shards/*"
         raise SelectionError(msg)
     if not options.merged and options.store is None:
-        msg = (
+        raise SelectionError(
             "nothing to merge: name the folders that the shards left, such as shards/*, or --store"
         )
-        raise SelectionError(msg)
     return tuple(map(str, options.merged))
 
 

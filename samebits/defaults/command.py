@@ -142,8 +142,7 @@ def _asked(
             [path / name for name in FILES if (path / name).is_file()] if path.is_dir() else [path]
         )
         if not files:
-            msg = f"{text} has none of the files {', '.join(FILES)}"
-            raise MistakeError(msg)
+            raise MistakeError(f"{text} has none of the files {', '.join(FILES)}")
         for file in files:
             document = _read(file)
             if file.name == "generation_config.json":
@@ -176,11 +175,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        msg = f"{path} cannot be read as JSON: {error}"
-        raise MistakeError(msg) from error
+        raise MistakeError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        msg = f"{path} is no JSON object"
-        raise MistakeError(msg)
+        raise MistakeError(f"{path} is no JSON object")
     return content
 
 

@@ -241,14 +241,12 @@ def _to_record(options: RecordOptions, lock: LockFile) -> tuple[list[ModelSpec],
     for spec in specs:
         name = f"{spec.name}/{spec.variants[0]}"
         if name in lock.models and not options.update:
-            msg = (
+            raise UsageError(
                 f"{options.lock} has {name} already: samebits record --update {spec.name} shows what "
                 "would change, and writes it"
             )
-            raise UsageError(msg)
         if spec.hub is not None and spec.revision is None:
-            msg = f"{spec.hub}: name a commit (org/name@commit), as a branch moves"
-            raise UsageError(msg)
+            raise UsageError(f"{spec.hub}: name a commit (org/name@commit), as a branch moves")
     removed = set()
     if options.update and not options.models:
         names = list(lock.models)
@@ -375,8 +373,7 @@ def printed(file: VerificationFile, form: str) -> list[str]:
 
 def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str]:
     if not lock.models:
-        msg = f"{path} has no models: samebits record MODEL adds one"
-        raise LockError(msg)
+        raise LockError(f"{path} has no models: samebits record MODEL adds one")
     if not words:
         return list(lock.models)
     names: dict[str, None] = {}
@@ -384,8 +381,7 @@ def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str
         entries = matching(word, lock)
         if not entries:
             names_of_models = [name.partition("/")[0] for name in lock.models]
-            msg = f"{path} has no {shown(word)}: {nearest(word, names_of_models)}"
-            raise UsageError(msg)
+            raise UsageError(f"{path} has no {shown(word)}: {nearest(word, names_of_models)}")
         names |= dict.fromkeys(entries)
     return list(names)
 

@@ -96,11 +96,10 @@ def find_interpreter(
     if named is not None:
         program = _program(named) if named.is_dir() else named
         if not program.exists():
-            msg = (
+            raise InterpreterError(
                 f"--python {named}: there is no such interpreter: name a file such as .venv/bin/python, "
                 "or the folder of a virtual environment"
             )
-            raise InterpreterError(msg)
         return program.absolute()  # a link into another folder is what makes it an environment
     active = environ.get("VIRTUAL_ENV")
     if active and _program(Path(active)).exists():
@@ -118,12 +117,11 @@ def _refuse_of_a_model(folder: Path, checkpoints: set[Path]) -> None:
     above = (folder.resolve(), *folder.resolve().parents)
     if not is_checkpoint(folder) and checkpoints.isdisjoint(above):
         return
-    msg = (
+    raise InterpreterError(
         f"{folder / '.venv'} lies in the folder of a model, so it may have come with the model, and it "
         f"was not run. If it is yours, name it: --python {folder / '.venv'}. Else activate your "
         "project's environment, or put samebits.lock into your project (--lock)"
     )
-    raise InterpreterError(msg)
 
 
 def _program(environment: Path) -> Path:
@@ -151,11 +149,10 @@ def read_interpreter(python: Path, run: Run | None = None) -> Installed:
         raise InterpreterError(msg) from error
     names = {canonicalize_name(package.name) for package in installed.packages}
     if missing := [root for root in ROOTS if root not in names]:
-        msg = (
+        raise InterpreterError(
             f"{python} has no {' and no '.join(missing)}. Usually it is not the project's interpreter: "
             "name that one with --python, or activate its environment"
         )
-        raise InterpreterError(msg)
     return installed
 
 

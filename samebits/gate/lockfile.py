@@ -57,11 +57,10 @@ def read_lock(path: Path) -> LockFile:
     content = _content(path, text)
     version = content.get("format_version")
     if content.get("format") == "samebits-lock" and version != FORMAT_VERSION:
-        msg = (
+        raise LockError(
             f"{path} has format_version {version}, and this samebits reads {FORMAT_VERSION}: use the "
             "samebits that wrote it, or record again"
         )
-        raise LockError(msg)
     try:
         lock = LockFile.model_validate(content)
     except ValidationError as error:
@@ -86,8 +85,7 @@ def _content(path: Path, text: str) -> dict[str, Any]:
         msg = f"{path}:{error.lineno}:{error.colno}: this is not valid JSON: {hint}"
         raise LockError(msg) from error
     if not isinstance(content, dict):
-        msg = f"{path}:1:1: this is no lock of samebits: take it from version control"
-        raise LockError(msg)
+        raise LockError(f"{path}:1:1: this is no lock of samebits: take it from version control")
     return content
 
 

@@ -56,12 +56,11 @@ def named_specs(
 
     """
     if model.loads_code and trusts_code is None:
-        msg = (
+        raise CodeError(
             f"{model.typed}: the model comes with code of its own ({model.code.places}), which runs "
             "only if you say so: add --trust-remote-code. The lock keeps your answer, and verify follows "
             "it. With --no-trust-remote-code the class of transformers is used"
         )
-        raise CodeError(msg)
     return _specs(
         Entry(model.name, _absolute(model), bool(trusts_code), dtypes, attention, devices)
     )
@@ -146,13 +145,12 @@ def require_consent(
     parts = [f"the code of {some(trusted)} runs"] if trusted else []
     parts += [f"packages are installed from {some(sources)}"] if sources else []
     if parts:
-        msg = (
+        raise CodeError(
             f"{path} says that {' and '.join(parts)}. It lies in the folder of a model, {model}, so it may "
             "have come with the model, and nothing was run. Read what would run, then say so yourself: "
             "--trust-remote-code (in a test: samebits.check(…, trust_remote_code=True)). A lock in the "
             "folder of your project needs no such word (--lock)"
         )
-        raise CodeError(msg)
 
 
 def _model_around(path: Path, models: Iterable[str]) -> Path | None:

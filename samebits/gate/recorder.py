@@ -69,11 +69,9 @@ async def _entry(
     runs = await side.observe(subject)
     state = alone(runs, bench.store)
     if state.verdict is not None or state.capture is None:
-        msg = f"{name} was not recorded: {state.verdict}: {state.headline}"
-        raise RecordError(msg)
+        raise RecordError(f"{name} was not recorded: {state.verdict}: {state.headline}")
     if state.unfinished is not None:
-        msg = f"{name} was not recorded: it did not finish: {state.unfinished.reason}"
-        raise RecordError(msg)
+        raise RecordError(f"{name} was not recorded: it did not finish: {state.unfinished.reason}")
     environment = environment_of(installed, imported_modules(spec))
     computed_by = await machine(side, installed, bench)
     model = RecordedModel(
@@ -96,11 +94,10 @@ async def machine(side: Side, installed: Installed, bench: Bench) -> RecordedMac
     """Return the machine as a lock has it. Raises RecordError if the interpreter does not start."""
     facts = await side.process.facts()
     if facts is None:
-        msg = (
+        raise RecordError(
             f"{side.stack.python} could not import torch and transformers; its log is in "
             f"{bench.root / 'logs'}"
         )
-        raise RecordError(msg)
     described = machine_of(facts, installed)
     return RecordedMachine(fingerprint=bench.fingerprint[:SHORT], **described)
 

@@ -46,11 +46,10 @@ def bytes_of(value: Any) -> Bytes:  # noqa: ANN401  any tensor
     if torch is not None and isinstance(value, torch.Tensor):
         return _of_torch(value, torch)
     if not hasattr(value, "__array__"):
-        msg = (
+        raise TypeError(
             f"samebits.tensor takes a tensor of torch or numpy, and this is a {type(value).__name__}: "
             "numpy.asarray makes one of numbers"
         )
-        raise TypeError(msg)
     array = np.asarray(value)
     if array.dtype.hasobject:
         msg = "samebits.tensor takes an array of numbers, and this one holds Python objects"

@@ -156,10 +156,9 @@ class Bits:
         """
         __tracebackhide__ = True
         if name in self._names:
-            msg = (
+            raise ValueError(
                 f"samebits.tensor: {name!r} is the name of two tensors in {self._test}: rename one"
             )
-            raise ValueError(msg)
         self._names.add(name)
         tensor = bytes_of(value)
         session, key = self._session, (self._test, name)

@@ -187,8 +187,7 @@ def revision_of(text: str) -> str:
         return text
     source = sources.read(text)
     if not source.commit:
-        msg = f"{Path(text).name} is at no commit, so none is searched"
-        raise StackError(msg)
+        raise StackError(f"{Path(text).name} is at no commit, so none is searched")
     if source.origin != sources.origin_of(source.commit):
         msg = f"{Path(text).name} has changes that are in no commit: commit them to search with --repo"
         raise StackError(msg)

@@ -106,8 +106,7 @@ def _spec(release: str, torch: str, *, named: bool) -> StackSpec:
             id=f"{id}-torch-{torch}" if named else id, transformers=release, torch=torch
         )
     except ValueError as error:
-        msg = f"--torch {torch}: this is no version of torch"
-        raise OptionError(msg) from error
+        raise OptionError(f"--torch {torch}: this is no version of torch") from error
     return entry
 
 

@@ -46,8 +46,7 @@ _MAX_DEPTH = 8
 def _argument_name(name: str) -> str:
     if fits(_ARGUMENT, name):
         return name
-    msg = f"{shown(name)} is no name of an argument: use letters, digits and underscores"
-    raise mistake(msg)
+    raise mistake(f"{shown(name)} is no name of an argument: use letters, digits and underscores")
 
 
 def _size(value: object) -> object:
@@ -55,11 +54,10 @@ def _size(value: object) -> object:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_SIZE:
         return value
-    msg = (
+    raise mistake(
         f"{shown(str(value))} is not a size: write a number from 1 to {_MAX_SIZE:,}, or a field of "
         "the config such as hidden_size or text_config.hidden_size"
     )
-    raise mistake(msg)
 
 
 def _bound(value: object) -> object:
@@ -77,18 +75,16 @@ def _dtype(value: object) -> object:
     if plain in ARGUMENT_DTYPES:
         return plain
     likely = nearest(_NICKNAMES.get(plain, plain), ARGUMENT_DTYPES)
-    msg = f"{shown(text)} is not a dtype of an argument: {likely}"
-    raise mistake(msg)
+    raise mistake(f"{shown(text)} is not a dtype of an argument: {likely}")
 
 
 def _mask(value: object) -> object:
     if isinstance(value, str) and fits(_MASK, value):
         return value
-    msg = (
+    raise mistake(
         f"{shown(str(value))} is not a mask: write ones, zeros, or a side and the number of "
         "positions of padding, such as left 3 or right 3"
     )
-    raise mistake(msg)
 
 
 def _value(value: object) -> object:
@@ -103,8 +99,7 @@ def _check_value(value: object, depth: int = 0) -> None:
         return
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and not depth):
         return
-    msg = "this is no constant: write a number, true, false, a text, or a list of numbers"
-    raise mistake(msg)
+    raise mistake("this is no constant: write a number, true, false, a text, or a list of numbers")
 
 
 def _field(**schema: Any) -> Any:  # noqa: ANN401  any JSON
@@ -160,10 +155,9 @@ class Argument(Form):
             self._refuse(("shape", "low", "high", "mask"), "value")
             return self
         if self.shape is None:
-            msg = (
+            raise mistake(
                 "shape is missing: write one such as {shape: [1, 12, hidden_size], dtype: float32}"
             )
-            raise mistake(msg)
         if self.mask is not None:
             self._refuse(("low", "high"), "mask")
             return self
@@ -172,20 +166,17 @@ class Argument(Form):
     def _refuse(self, keys: tuple[str, ...], beside: str) -> None:
         wrong = next((key for key in keys if key in self.model_fields_set), None)
         if wrong is not None:
-            msg = f"{wrong} beside {beside}: remove one of the two"
-            raise mistake(msg, wrong)
+            raise mistake(f"{wrong} beside {beside}: remove one of the two", wrong)
 
     def _is_seeded(self) -> Self:
         sizes = f"[{', '.join(map(str, self.shape or ()))}]"
         if self.dtype is None:
-            msg = f"dtype is missing: write {{shape: {sizes}, dtype: float32}}"
-            raise mistake(msg)
+            raise mistake(f"dtype is missing: write {{shape: {sizes}, dtype: float32}}")
         if self.dtype in INTEGERS and self.high is None:
-            msg = (
+            raise mistake(
                 f"{self.dtype} needs high, which all numbers are below: write {{shape: {sizes}, "
                 f"dtype: {self.dtype}, high: vocab_size}}"
             )
-            raise mistake(msg)
         if self.dtype == "bool":
             self._refuse(("low", "high"), "dtype: bool")
         low: float | str = 0 if self.dtype in INTEGERS else -1
@@ -239,13 +230,11 @@ class InputSetEntry(Form):
     def _is_whole(self, info: ValidationInfo) -> Self:
         folder: Path | None = info.context["folder"] if info.context else None
         if self.file is None and self.function is None and not self.arguments:
-            msg = "the set is empty: write file, function or arguments"
-            raise mistake(msg)
+            raise mistake("the set is empty: write file, function or arguments")
         if self.function is not None:
             self._check_function(folder)
         elif self.trust:
-            msg = "trust is for the code of a function: remove the key"
-            raise mistake(msg, "trust")
+            raise mistake("trust is for the code of a function: remove the key", "trust")
         if self.file is None or folder is None:
             return self
         if fault := bad_arrays(folder, self.file, tuple(self.arguments or ())):

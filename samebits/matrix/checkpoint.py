@@ -43,8 +43,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Return the content of config.json. Raises CheckpointError."""
     content = _read_json(path)
     if not isinstance(content, dict):
-        msg = f'{path}:1:1: a config is a mapping, as in {{"model_type": "llama"}}'
-        raise CheckpointError(msg)
+        raise CheckpointError(f'{path}:1:1: a config is a mapping, as in {{"model_type": "llama"}}')
     return content
 
 
@@ -53,18 +52,16 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401  any JSON
         # as text: no release reads another encoding, nor a byte order mark
         return json.loads(read_small(path).decode())
     except json.JSONDecodeError as error:
-        msg = (
+        raise CheckpointError(
             f"{path}:{error.lineno}:{error.colno}: this is not valid JSON: {error.msg}. Usually the "
             "file was edited by hand, or its download was cut off: repair it, or download it again"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
     except (OSError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
-        msg = (
+        raise CheckpointError(
             f"{path}: this file cannot be read: {reason}. Usually its copy or download failed: "
             f"{_DOWNLOAD}"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
 
 
 def faults(folder: Path, model: ModelEntry) -> Iterator[str]:

@@ -15,6 +15,5 @@ class Form(Record):
     @classmethod
     def _has_a_value(cls, value: object) -> object:
         if value is None:
-            msg = "the value is missing: write one, or remove the key"
-            raise mistake(msg)
+            raise mistake("the value is missing: write one, or remove the key")
         return value

@@ -101,10 +101,9 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     requirement = _requirement(scanned_requirement)
     package = canonicalize_name(requirement.name)
     if package == "transformers":
-        msg = (
+        raise SelectionError(
             "--scan names another package than transformers, of which --releases runs the releases"
         )
-        raise SelectionError(msg)
     newest = max(matrix.stacks, key=lambda spec: Version(releases.version(spec)))
     base = newest.model_copy(
         update={
@@ -118,12 +117,11 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
         found = list(_fitting(base, requirement, releases, str))
     added = [_with_package(base, package, version) for version in found if str(version) != own]
     if not added:
-        msg = (
+        raise SelectionError(
             f"--scan {scanned_requirement}: no release of {package} but {own or 'none'} fits environment "
             f"{newest.id} (transformers {base.transformers}): widen the range, or name another environment "
             "in the matrix"
         )
-        raise SelectionError(msg)
     by_version = {Version(own): newest} if own else {}
     by_version |= dict(zip((v for v in found if str(v) != own), added, strict=True))
     stacks = tuple(by_version[version] for version in sorted(by_version))

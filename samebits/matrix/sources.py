@@ -137,8 +137,7 @@ def _safetensors_dtypes(path: Path) -> dict[str, str]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _MAX_HEADER:
-            msg = "its header is too long"
-            raise ValueError(msg)
+            raise ValueError("its header is too long")
         header = json.loads(file.read(length))
     return {name: entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
 

@@ -221,11 +221,9 @@ class Prompt(Form):
     def _is_one_input_or_a_batch(self) -> Self:
         keys = sorted(self.model_fields_set - {"batch"})
         if self.batch is None and not keys:
-            msg = "the prompt is empty: write text, ids, length or batch"
-            raise mistake(msg)
+            raise mistake("the prompt is empty: write text, ids, length or batch")
         if self.batch is not None and keys:
-            msg = f"{' and '.join(keys)} beside batch: write it in each input of the batch"
-            raise mistake(msg)
+            raise mistake(f"{' and '.join(keys)} beside batch: write it in each input of the batch")
         for number, item in enumerate(self.batch or ()):
             if item.batch is not None:
                 msg = "a batch cannot contain a batch: write its inputs in the outer one"
@@ -330,11 +328,9 @@ class Recipe(Form):
     @model_validator(mode="after")
     def _is_made_small(self) -> Self:
         if self.head == "auto" and not self.auto:
-            msg = "auto is for a recipe with auto: true"
-            raise mistake(msg, "head")
+            raise mistake("auto is for a recipe with auto: true", "head")
         if self.config_variant and not self.auto:
-            msg = "it is for a recipe with auto: true"
-            raise mistake(msg, "config_variant")
+            raise mistake("it is for a recipe with auto: true", "config_variant")
         return self
 
 
@@ -487,8 +483,7 @@ def _listed(value: object) -> dict[str, bool]:
 def _switched(name: str, value: object) -> bool:
     """Return the value of a switch of the file, which reads all values as texts."""
     if value is None:
-        msg = "the value is missing: write one, or remove the key"
-        raise mistake(msg, name)
+        raise mistake("the value is missing: write one, or remove the key", name)
     try:
         return _SWITCH.validate_python(value)
     except ValidationError:
@@ -528,8 +523,7 @@ class ModelEntry(Settings):
     @classmethod
     def _is_of_the_hub(cls, revision: str, info: ValidationInfo) -> str:
         if info.data.get("hub", "invalid") is None:
-            msg = "only a model with hub: has a revision: remove the key"
-            raise mistake(msg)
+            raise mistake("only a model with hub: has a revision: remove the key")
         return revision
 
     @field_validator("path")
@@ -544,8 +538,7 @@ class ModelEntry(Settings):
     def _applies(cls, patch: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         path = info.data.get("path", "invalid")
         if path is None:
-            msg = "only a folder, path:, can be patched: remove the key"
-            raise mistake(msg)
+            raise mistake("only a folder, path:, can be patched: remove the key")
         if info.context and "path" in info.data:
             folder: Path = info.context["folder"]
             for number in range(len(patch)):
@@ -557,11 +550,9 @@ class ModelEntry(Settings):
     def _has_one_source(self) -> Self:
         sources = [key for key in ("hub", "path", "build") if getattr(self, key) is not None]
         if not sources:
-            msg = "the model has no source: write one of hub, path and build"
-            raise mistake(msg)
+            raise mistake("the model has no source: write one of hub, path and build")
         if len(sources) > 1:
-            msg = f"the model has {len(sources)} sources, {', '.join(sources)}: keep one"
-            raise mistake(msg)
+            raise mistake(f"the model has {len(sources)} sources, {', '.join(sources)}: keep one")
         return self
 
 

@@ -89,11 +89,10 @@ def fits(pattern: str, text: str) -> bool:
 def _name(text: str) -> str:
     if is_name(text):
         return text
-    msg = (
+    raise mistake(
         f"{shown(text)} is not a valid name: use up to {NAME_LENGTH} letters, digits, dots, "
         "underscores and dashes, and start with a letter or a digit"
     )
-    raise mistake(msg)
 
 
 def _version(text: str) -> str:
@@ -101,11 +100,10 @@ def _version(text: str) -> str:
         return text
     match = re.search(r"\d+(\.\d+)*", text, re.ASCII)
     example = match.group() if match and len(match.group()) < 20 else "4.48.0"
-    msg = (
+    raise mistake(
         f"{shown(text)} is not a version: write a release such as {example}, "
         "or a family such as 4.48 or 5.x"
     )
-    raise mistake(msg)
 
 
 def is_source(text: str) -> bool:
@@ -139,8 +137,7 @@ def _torch(text: str) -> str:
 def _python(text: str) -> str:
     if fits(_PYTHON, text):
         return text
-    msg = f"{shown(text)} is not a version of Python 3: write one such as 3.11"
-    raise mistake(msg)
+    raise mistake(f"{shown(text)} is not a version of Python 3: write one such as 3.11")
 
 
 def _dtype(value: object) -> object:
@@ -182,15 +179,12 @@ def _device(text: str) -> str:
 
 def _hub(text: str) -> str:
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
-        msg = f"{shown(text)} looks like a folder: write path: instead of hub:"
-        raise mistake(msg)
+        raise mistake(f"{shown(text)} looks like a folder: write path: instead of hub:")
     if "@" in text:
         name, _, revision = text.partition("@")
-        msg = f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}"
-        raise mistake(msg)
+        raise mistake(f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}")
     if not fits(_HUB, text):
-        msg = f"{shown(text)} is not a hub id: write one such as org/name"
-        raise mistake(msg)
+        raise mistake(f"{shown(text)} is not a hub id: write one such as org/name")
     return text
 
 
@@ -209,10 +203,8 @@ def _line(text: str) -> str:
     if text.strip() and text.isprintable():
         return text
     if not text.strip():
-        msg = "the text is empty: write one, or remove the key"
-        raise mistake(msg)
-    msg = f"{shown(text)} has line breaks or control characters: remove them"
-    raise mistake(msg)
+        raise mistake("the text is empty: write one, or remove the key")
+    raise mistake(f"{shown(text)} has line breaks or control characters: remove them")
 
 
 def _expand_home(path: str) -> str:
@@ -226,18 +218,16 @@ def _expand_home(path: str) -> str:
 def _paragraph(text: str) -> str:
     if text.strip():
         return text.strip()
-    msg = "the text is empty: write a sentence"
-    raise mistake(msg)
+    raise mistake("the text is empty: write a sentence")
 
 
 def _requirement(text: str) -> str:
     requirement = _parsed_requirement(text, "accelerate>=1")
     if requirement.url is not None:
-        msg = (
+        raise mistake(
             f"{shown(text)} is a URL, whose content can change, so it cannot be locked: write a "
             f"version such as {requirement.name}==1.2"
         )
-        raise mistake(msg)
     if (name := requirement.name.lower()) in ("transformers", "torch"):
         msg = f"{shown(text)}: the version of {name} has a key of its own: write it after {name}:"
         raise mistake(msg)
@@ -252,8 +242,7 @@ def _parsed_requirement(text: str, example: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement:
-        msg = f"{shown(text)} is not a requirement: write one such as {example}"
-        raise mistake(msg) from None
+        raise mistake(f"{shown(text)} is not a requirement: write one such as {example}") from None
 
 
 def is_path_of_package(text: str) -> bool:
@@ -268,19 +257,17 @@ def _model_package(text: str) -> str:
         return _expand_home(_line(text))
     requirement = _parsed_requirement(text, "my-models>=1.2, or a folder such as ./my-models")
     if (name := requirement.name.lower()) in ("transformers", "torch"):
-        msg = (
+        raise mistake(
             f"{shown(text)}: every environment has its own {name}, which packages of a model never "
             "change: remove this line, or change the environments"
         )
-        raise mistake(msg)
     url = requirement.url
     if url is not None and not (url.startswith("git+") and _COMMIT.search(url)):
-        msg = (
+        raise mistake(
             f"{shown(text)} is a URL, whose content can change: write a version such as "
             f"{requirement.name}==1.2, a folder such as ./{requirement.name}, or git+https://… and @ "
             "and the 40 digits of a commit"
         )
-        raise mistake(msg)
     return text
 
 
@@ -289,21 +276,19 @@ def _module(text: str) -> str:
         return text
     meant = text.removesuffix(".py").replace("/", ".").replace("-", "_")
     example = meant if fits(_MODULE, meant) else "my_models"
-    msg = (
+    raise mistake(
         f"{shown(text)} is not the name of a module: write it as after import in Python, such as "
         f"{example}"
     )
-    raise mistake(msg)
 
 
 def _output_name(text: str) -> str:
     if fits(_OUTPUT, text):
         return text
-    msg = (
+    raise mistake(
         f"{shown(text)} is not the name of an output: write a name such as pooler_output, "
         "encoder.last_hidden_state, or 2[0] in a tuple"
     )
-    raise mistake(msg)
 
 
 def _class_path(text: str) -> str:
@@ -312,32 +297,28 @@ def _class_path(text: str) -> str:
     module, _, name = text.replace(":", ".").rpartition(".")
     meant = f"{module}:{name}"
     example = meant if fits(_CLASS, meant) else "my_models.modeling:MyModel"
-    msg = f"{shown(text)} does not name a class in a module: write {example}"
-    raise mistake(msg)
+    raise mistake(f"{shown(text)} does not name a class in a module: write {example}")
 
 
 def _expected_verdict(value: object) -> object:
     if value == "not finished":
-        msg = (
+        raise mistake(
             "a cell that does not finish lacks time or memory, which is not a known difference: "
             "remove this entry, and raise the model's timeout or give it more memory"
         )
-        raise mistake(msg)
     if value != "rounding":
         return value
-    msg = (
+    raise mistake(
         "rounding passes without an entry, and whether a cell rounds depends on the CPU: remove "
         "this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed "
         'or "not observed"'
     )
-    raise mistake(msg)
 
 
 def _format_version(value: object) -> object:
     if str(value) == "1":
         return 1
-    msg = f"{shown(str(value))} is not a known version of this form: write version: 1"
-    raise mistake(msg)
+    raise mistake(f"{shown(str(value))} is not a known version of this form: write version: 1")
 
 
 def _length(value: object) -> object:
@@ -346,15 +327,13 @@ def _length(value: object) -> object:
     text = str(value)
     if fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
         return int(text)
-    msg = f"write a number of tokens from 1 to {_MAX_LENGTH}, or past-window"
-    raise mistake(msg)
+    raise mistake(f"write a number of tokens from 1 to {_MAX_LENGTH}, or past-window")
 
 
 def _unique(items: tuple[T, ...]) -> tuple[T, ...]:
     for index, item in enumerate(items):
         if item in items[:index]:
-            msg = f"{shown(str(item))} is listed twice: remove one of the two"
-            raise mistake(msg)
+            raise mistake(f"{shown(str(item))} is listed twice: remove one of the two")
     return items
 
 

@@ -112,8 +112,7 @@ def host(words: list[str], folder: str) -> None:
     )
     if ended.returncode != 0:
         last = (ended.stdout.strip().splitlines() or ["it printed nothing"])[-1]
-        msg = f"samebits {' '.join(words)} ended with {ended.returncode}: {last}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"samebits {' '.join(words)} ended with {ended.returncode}: {last}")
 
 
 def _end_with_parent() -> None:

@@ -143,10 +143,9 @@ async def run_on_cluster(
     assert order.on is not None
     matrix, whole = await planned(order, environ, progress, Dependencies(), asks_hub=False)
     if order.store is None and order.on != cluster.LOCAL:
-        msg = (
+        raise cluster.ClusterError(
             "a cluster needs a store that all of its workers see: add --store, such as s3://bucket"
         )
-        raise cluster.ClusterError(msg)
     store = order.store or str(order.work_folder / "cluster")
     check_address(store)
     of, jobs = cluster.n_tasks(whole), order.jobs or 1

@@ -89,13 +89,12 @@ def complete(run: str, sharing: Sharing, machine: str, command: str) -> int:
     """
     records = list(_records(run, sharing))
     if not records:
-        msg = (
+        raise ShardsError(
             "no shard of this matrix with these options has left a result there. Usually a folder is "
             "missing, matrix.yaml or samebits changed since the shards ran, or the merge has other "
             "options than the shards. Give samebits merge the same matrix.yaml, --models, --environments, "
             "--deep … as the shards."
         )
-        raise ShardsError(msg)
     of = max(records, key=lambda record: (_share(record.of, records), record.of)).of
     present = {record.number: record for record in records if record.of == of}
     _check_numbers(present, of, command)
@@ -111,11 +110,10 @@ def _check_numbers(present: dict[int, ShardRecord], of: int, command: str) -> No
     names = ", ".join(f"{number}/{of}" for number in missing)
     ended = "it did not end" if len(missing) == 1 else "they did not end"
     commands = "\n".join(f"  {command} --shard {number}/{of}" for number in missing)
-    msg = (
+    raise ShardsError(
         f"{plural(len(missing), 'shard')} of {of} left no result: {names}. Usually {ended}, or the "
         f"folder was not copied here. Run again, which takes up what is finished:\n{commands}"
     )
-    raise ShardsError(msg)
 
 
 def _check_machines(present: dict[int, ShardRecord], of: int, machine: str, command: str) -> None:
@@ -123,12 +121,11 @@ def _check_machines(present: dict[int, ShardRecord], of: int, machine: str, comm
     if not foreign:
         return
     lines = "\n".join(f"  shard {n}/{of}: {r.cpu or 'unknown'}" for n, r in sorted(foreign.items()))
-    msg = (
+    raise ShardsError(
         "these shards ran on another kind of processor than this machine, with other kernels and other "
         f"bits, which are never compared with each other:\n{lines}\nRun all shards and the merge on one "
         f"kind of machine: {command} --shard I/{of}"
     )
-    raise ShardsError(msg)
 
 
 def _check_locks(present: dict[int, ShardRecord], of: int) -> None:
@@ -139,12 +136,11 @@ def _check_locks(present: dict[int, ShardRecord], of: int) -> None:
     for stack, by_digest in locks.items():
         if len(by_digest) > 1:
             numbers = " and ".join(f"{n}/{of}" for n in by_digest.values())
-            msg = (
+            raise ShardsError(
                 f"shards {numbers} ran environment {stack} with different packages: a package was released "
                 "between their starts. Give the shards one --store, which keeps the first lock, or "
                 "write exclude-newer in matrix.yaml, and run them again."
             )
-            raise ShardsError(msg)
 
 
 def _share(of: int, records: Iterable[ShardRecord]) -> float:

@@ -228,8 +228,7 @@ class _ByName:
     def form(self, name: str) -> type[Answer]:
         """Return the record of a question's answer."""
         if name not in _KEYS:
-            msg = f"there is no question {name}"
-            raise ValueError(msg)
+            raise ValueError(f"there is no question {name}")
         form: type[Answer] = getattr(_KEYS[name], self._field)
         return form
 

@@ -53,12 +53,11 @@ def read(path: Path) -> Source:
         raise ReportFileError(_damaged(path, "it has no schema_version"))
     version = document["schema_version"]
     if version not in range(OLDEST_VERSION, SCHEMA_VERSION + 1):
-        msg = (
+        raise ReportFileError(
             f"{shown(str(path))} has schema_version {version}; this samebits reads {OLDEST_VERSION} to "
             f"{SCHEMA_VERSION}: make the report again by its command, or use the samebits that wrote it "
             f"({document['samebits']})"
         )
-        raise ReportFileError(msg)
     current = {key: value for key, value in document.items() if key != "schema_version"}
     try:
         report = Report.model_validate_json(json.dumps(current))

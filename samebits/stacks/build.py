@@ -202,11 +202,10 @@ class StackBuilder:
             if not (unmet := source.unmet(base.packages, spec.python)):
                 return base
             lacks.append(f"that of {base.transformers} lacks {', '.join(unmet)}")
-        msg = (
+        raise StackError(
             f"environment {spec.id}: no environment of a release has what transformers {source.version} needs: "
             f"{'; '.join(lacks)}. Name a release that has it: {{transformers: …, base: RELEASE}}"
         )
-        raise StackError(msg)
 
     def _exists(self, spec: StackSpec, release: str) -> bool:
         return bool(known.of_family(release)) or self.newest_release(spec, release) is not None
@@ -583,11 +582,10 @@ def _architectures(output: str, error_prefix: str) -> tuple[str, ...]:
     try:
         return tuple(map(str, json.loads(output.strip().splitlines()[-1])["architectures"]))
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        msg = (
+        raise StackError(
             f"{error_prefix}: transformers did not list its architectures. "
             f"Its output was: {shown(output)}"
-        )
-        raise StackError(msg) from error
+        ) from error
 
 
 def _remove_leftovers(folder: Path) -> None:

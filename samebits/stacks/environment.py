@@ -101,11 +101,10 @@ def probe_environment(
     """
     kernels = kernels or {}
     if unknown := sorted(kernels.keys() - set(KERNELS)):
-        msg = (
+        raise ValueError(
             f"{', '.join(unknown)} does not select kernels; "
             f"the variables that do are {', '.join(KERNELS)}"
         )
-        raise ValueError(msg)
     names = PASSED_ON + (FOR_THE_HUB if needs_hub else ())
     passed = {name: environ[name] for name in names if name in environ}
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}

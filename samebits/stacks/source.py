@@ -173,11 +173,10 @@ def read(text: str) -> Source:
         named = f"{path.name}{f'@{commit[:_SHORT]}' if commit else ''}"
         if source is not None and "__init__.py" in source.files and not source.text("__init__.py"):
             raise StackError(_LACKING.format(named))
-        msg = (
+        raise StackError(
             f"{named} is no source of transformers. Name a folder with {FOLDER}, a clone and all 40 digits of a "
             f"commit that it has (FOLDER@COMMIT), or a wheel{git.shallow(path)}"
         )
-        raise StackError(msg)
     return source
 
 

@@ -104,12 +104,11 @@ def find_system_torch(environ: Mapping[str, str], run: Run) -> SystemTorch:
         except (StackError, OSError) as error:
             attempts.append(f"{program}: {error}")
     tried = "".join(f"\n  {attempt}" for attempt in attempts) or "\n  no python3 on the PATH"
-    msg = (
+    raise StackMachineError(
         "torch: system, but no interpreter of this machine has torch. Usually samebits runs in an "
         f"environment that hides it: name the interpreter in {VARIABLE}, or write a version of torch "
         f"in matrix.yaml. Tried:{tried}"
     )
-    raise StackMachineError(msg)
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[str]:
@@ -139,8 +138,7 @@ def _read(program: str, environ: Mapping[str, str], run: Run) -> SystemTorch:
         msg = f"it did not list its packages ({lines[-1] if lines else 'no output'})"
         raise StackError(msg) from error
     if "torch" not in packages:
-        msg = "it has no torch"
-        raise StackError(msg)
+        raise StackError("it has no torch")
     return SystemTorch(
         python=program, version=facts["python"], packages=packages, folders=folders, build=build
     )

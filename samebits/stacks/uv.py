@@ -138,8 +138,7 @@ def locked_lines(pylock: str) -> list[str]:
     try:
         return [_line(package) for package in tomllib.loads(pylock).get("packages", [])]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        msg = f"uv printed a lock of an unknown form: {error!r}"
-        raise StackMachineError(msg) from error
+        raise StackMachineError(f"uv printed a lock of an unknown form: {error!r}") from error
 
 
 def _line(package: Mapping[str, Any]) -> str:

@@ -99,14 +99,13 @@ def check_address(address: str) -> None:
     """
     if _folder(address) is not None or address == shown_address(address):
         return
-    msg = (
+    raise StoreAddressError(
         f"the address of the store has more than {shown_address(address)}: a user, a password, a key or "
         "a signature. Addresses are shown in reports. Write --store without that, and set the "
         "credentials in the environment: "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY "
         "or AZURE_STORAGE_SAS_TOKEN."
     )
-    raise StoreAddressError(msg)
 
 
 def shown_address(address: str) -> str:
@@ -153,12 +152,11 @@ def opened(address: str) -> Objects:
     except Exception as error:
         if isinstance(error, OSError) and folder is not None:
             raise
-        msg = (
+        raise StoreAddressError(
             f"the store {address} cannot be opened: {first_line(error)}. Write a folder, or an address "
             f"that begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}; keys and endpoints "
             "are read from the environment (AWS_…, GOOGLE_…, AZURE_…)."
-        )
-        raise StoreAddressError(msg) from error
+        ) from error
 
 
 def _folder(address: str) -> Path | None:

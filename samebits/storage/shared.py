@@ -236,19 +236,16 @@ def unpacked(name: str, content: bytes) -> Files:
     first, _, rest = content.partition(b"\n")
     words = first.split(b" ")
     if len(words) != 3 or words[0] != FORMAT:
-        msg = "it is no object of samebits, or its beginning is damaged"
-        raise DamagedError(msg)
+        raise DamagedError("it is no object of samebits, or its beginning is damaged")
     if words[1] != b"%d" % FORMAT_VERSION:
         msg = f"it has format version {words[1].decode('ascii', 'replace')}, and this samebits reads {FORMAT_VERSION}"
         raise DamagedError(msg)
     if blake3(rest).hexdigest().encode() != words[2]:
-        msg = "its content does not match its hash: it is incomplete or was changed"
-        raise DamagedError(msg)
+        raise DamagedError("its content does not match its hash: it is incomplete or was changed")
     line, _, body = rest.partition(b"\n")
     header = json.loads(line)  # its hash is right, so a samebits wrote it
     if header["name"] != name:
-        msg = f"it is the object {header['name']}"
-        raise DamagedError(msg)
+        raise DamagedError(f"it is the object {header['name']}")
     files, start = {}, 0
     for key, size in header["files"].items():
         files[key] = body[start : start + size]

@@ -172,12 +172,10 @@ def _content_of(path: str, expected: int) -> NDArray[np.uint8]:
                 return data
             size = data.nbytes
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
-        raise CaptureError(msg) from None
-    msg = (
+        raise CaptureError(f"{path} cannot be read: {error.strerror or error}. {_REMEDY}") from None
+    raise CaptureError(
         f"{path} has {size:,} bytes instead of {expected:,}: it is incomplete or damaged. {_REMEDY}"
     )
-    raise CaptureError(msg)
 
 
 def _verify(ref: TensorRef, path: str, data: NDArray[np.uint8]) -> None:
@@ -188,11 +186,10 @@ def _verify(ref: TensorRef, path: str, data: NDArray[np.uint8]) -> None:
             release_pages(data)
     if digest.hexdigest() == ref.hash:
         return
-    msg = (
+    raise CaptureError(
         f"{path} does not match its hash as {ref.dtype}{list(ref.shape)}: "
         f"it was changed or damaged. Remove it and run the cell again."
     )
-    raise CaptureError(msg)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -202,8 +199,7 @@ def _json_object(path: Path) -> dict[str, Any]:
         msg = f"{path} is missing: the probe ended before it wrote it. {_REMEDY}"
         raise CaptureError(msg) from None
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
-        raise CaptureError(msg) from None
+        raise CaptureError(f"{path} cannot be read: {error.strerror or error}. {_REMEDY}") from None
     except seal.SealError as error:
         msg = f"{path} is not what was written ({error}): incomplete or damaged. {_REMEDY}"
         raise CaptureError(msg) from None
@@ -222,18 +218,16 @@ def _content(path: Path) -> bytes:
 def _check_format(path: Path, data: dict[str, Any]) -> None:
     format_name, version = data.get("format"), data.get("format_version")
     if format_name != _CAPTURE_FORMAT:
-        msg = (
+        raise CaptureError(
             f"{path} is not a capture: its format is {format_name!r}, "
             f"not {_CAPTURE_FORMAT!r}. {_REMEDY}"
         )
-        raise CaptureError(msg)
     # True and 1.0 equal 1 in Python, but a probe writes neither as a version
     if type(version) is not int or version != formats.CAPTURE:
-        msg = (
+        raise CaptureError(
             f"{path} has format version {version!r} and this samebits reads {formats.CAPTURE}: "
             f"another version of samebits wrote it. {_REMEDY}"
         )
-        raise CaptureError(msg)
 
 
 def _first_problems(error: ValidationError, limit: int = 3) -> str:

@@ -136,8 +136,7 @@ def _of_issues(path: Path) -> Iterator[KnownCause]:
             if cause is not None and (is_open or decided):
                 yield cause.model_copy(update={"number": int(item["number"]), "decided": decided})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{shown(str(path))} does not hold issues, as gh prints them"
-        raise WatchError(msg) from error
+        raise WatchError(f"{shown(str(path))} does not hold issues, as gh prints them") from error
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
@@ -152,8 +151,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
 def _require_clone(repo: Path | None) -> None:
     if repo is None:
-        msg = "--bisect searches a clone of transformers: name its folder, --repo DIR"
-        raise WatchError(msg)
+        raise WatchError("--bisect searches a clone of transformers: name its folder, --repo DIR")
     History(repo)
 
 

@@ -46,5 +46,4 @@ def observe(folder: str) -> object:
 
 
 def _refuse(constant: str) -> None:
-    msg = f"{constant} is no JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{constant} is no JSON")

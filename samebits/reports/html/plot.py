@@ -60,11 +60,10 @@ def write_chart(options: Options) -> list[str]:
 def _report(path: Path) -> Report:
     if path.exists() or path.with_name(packed.COMPRESSED).exists():
         return again.read(path).report
-    msg = (
+    raise PlotError(
         f"There is no report {shown(str(path))}.\n"
         "Run samebits matrix first, or name a report.json with --report."
     )
-    raise PlotError(msg)
 
 
 def _cell(report: Report, name: str) -> CellResult:
@@ -80,11 +79,10 @@ def _cell(report: Report, name: str) -> CellResult:
 def _chart(cell: CellResult, name: str) -> Chart:
     charts = {chart.name: chart for chart in charts_of(cell)}
     if not charts:
-        msg = (
+        raise PlotError(
             f"Cell {cell.cell} has nothing to draw: it is {cell.verdict}, and no distance from its "
             "reference was measured.\nName a cell that differs."
         )
-        raise PlotError(msg)
     if not name:
         return next(iter(charts.values()))
     if name not in charts:
@@ -100,19 +98,17 @@ def _drawn(chart: Chart, suffix: str) -> bytes:
         return str(converter.vegalite_to_svg(specification)).encode()
     if suffix == ".png":
         return bytes(converter.vegalite_to_png(specification, scale=SCALE))
-    msg = (
+    raise PlotError(
         f"A chart is written as .svg or .png, not as {shown(suffix or 'a file without a suffix')}."
     )
-    raise PlotError(msg)
 
 
 def _converter() -> Any:  # noqa: ANN401  the package has no types
     try:
         return importlib.import_module("vl_convert")
     except ImportError as error:
-        msg = (
+        raise PlotError(
             "Drawing a chart without a browser needs the package vl-convert-python.\n"
             'Install it with pip install "samebits[plot]", or press "Save as SVG" below the chart '
             "in report.html."
-        )
-        raise PlotError(msg) from error
+        ) from error

@@ -81,11 +81,9 @@ def _plain(subject: Subject, done: Done) -> dict[str, Any]:
     try:
         plain, again = subject.forward(), subject.forward()
     except Exception as error:  # the forward of the cell has it
-        msg = "forward raises"
-        raise LeftOut(msg) from error
+        raise LeftOut("forward raises") from error
     if not all(same_bytes(plain[name], again[name]) for name in plain):
-        msg = "forward gives other numbers each time"
-        raise LeftOut(msg)
+        raise LeftOut("forward gives other numbers each time")
     ids = {name: subject.kwargs[name] for name in resizing.IDS if name in subject.kwargs}
     labels = resizing.with_labels(subject, ids)
     if labels is not None:

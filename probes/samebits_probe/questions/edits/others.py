@@ -129,31 +129,27 @@ def _classifier(subject: Subject) -> tuple[Any, load.Source, Any]:
     model_class = mapping.get(type(model.config), None)
     # the mapping goes by the name of the config's class, and code of a model's own may have the same name
     if getattr(model_class, "config_class", None) is not type(model.config):
-        msg = "no classifier for its config"
-        raise LeftOut(msg)
+        raise LeftOut("no classifier for its config")
     saved = subject.saved("classifier")
     labelled = source._replace(options=(*source.options, ("num_labels", _LABELS)))
     try:
         classifier, _ = load.from_pretrained(model_class, labelled, 0, "classifier")
         classifier.save_pretrained(saved.where)
     except Exception as error:  # another question loads other classes
-        msg = "its classifier does not load or save"
-        raise LeftOut(msg) from error
+        raise LeftOut("its classifier does not load or save") from error
     return model_class, saved, classifier
 
 
 def on_disk(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
     """Load a model onto disk as a whole, save it, and compare the files with those of a save of the plain model."""
     if not _has_accelerate():
-        msg = "the environment has no accelerate"
-        raise LeftOut(msg)
+        raise LeftOut("the environment has no accelerate")
     model_class, source = type(subject.model), subject.source
     folders = [subject.folder / name for name in ("plain", "from disk", "offloaded")]
     try:
         subject.model.save_pretrained(folders[0])
     except Exception as error:  # the round trip has it
-        msg = "a plain save raises"
-        raise LeftOut(msg) from error
+        raise LeftOut("a plain save raises") from error
     arguments = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
     arguments |= {"device_map": {"": "disk"}, "offload_folder": str(folders[2])}
     model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **arguments))
@@ -212,8 +208,7 @@ def cast(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
     """Cast a model to bfloat16 and back; it is another one then."""
     model = subject.model
     if any(p.dtype != torch.float32 for p in model.parameters()):
-        msg = "it is not in float32"
-        raise LeftOut(msg)
+        raise LeftOut("it is not in float32")
     if done.step(EDIT, lambda: model.to(torch.bfloat16)) is None:
         return
     named = (*model.named_parameters(), *model.named_buffers())

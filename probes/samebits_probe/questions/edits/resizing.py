@@ -78,11 +78,9 @@ def embeddings(model: Any) -> Embeddings:
     try:
         table = model.get_input_embeddings()
     except Exception as error:  # another question asks the accessor
-        msg = "get_input_embeddings() raises"
-        raise LeftOut(msg) from error
+        raise LeftOut("get_input_embeddings() raises") from error
     if not isinstance(table, torch.nn.Embedding):
-        msg = "it has no table of token embeddings"
-        raise LeftOut(msg)
+        raise LeftOut("it has no table of token embeddings")
     head = model.get_output_embeddings()
     weight = getattr(head, "weight", None)
     is_matrix = isinstance(weight, torch.Tensor) and weight.ndim == 2

@@ -148,8 +148,7 @@ def _are_alike(made: torch.Tensor, expected: torch.Tensor) -> bool:
     """
     are_near = _are_near(made, expected)
     if not are_near and _are_near(made, expected, _FAR):
-        msg = "they are neither near nor far apart"
-        raise NoMeaning(msg)
+        raise NoMeaning("they are neither near nor far apart")
     return are_near
 
 
@@ -179,8 +178,7 @@ class _Kept:
 def _chunked(subject: Subject) -> str:
     """Return whether a prompt that is fed in chunks, beside a row with padding on its left, has the scores that it has whole."""
     if not hasattr(transformers.GenerationConfig(), _CHUNK):
-        msg = "the release has no such argument"
-        raise NoMeaning(msg)
+        raise NoMeaning("the release has no such argument")
     _demand_float32(subject.model)
     ids = subject.ids("chunked", _N_TOKENS)
     rows, mask = torch.cat([ids, ids.roll(1, dims=1)]), torch.ones(2, _N_TOKENS).long()
@@ -198,8 +196,7 @@ def _chunked(subject: Subject) -> str:
 def _demand_float32(model: Any) -> None:
     """Refuse a model whose rounding may be as large as another result."""
     if model.dtype != torch.float32:
-        msg = "it is not in float32"
-        raise NoMeaning(msg)
+        raise NoMeaning("it is not in float32")
 
 
 def _contrary(model: Any) -> Any:
@@ -254,8 +251,7 @@ def _start_of(model: Any) -> int:
     """Return the token that a decoder starts with."""
     start = getattr(model.generation_config, "decoder_start_token_id", None)
     if not isinstance(start, int) or start in _BEGIN[0]:
-        msg = "the model has no start token of its own"
-        raise NoMeaning(msg)
+        raise NoMeaning("the model has no start token of its own")
     return start
 
 
@@ -281,8 +277,7 @@ def _encoded(subject: Subject) -> Facts:
         main = given.get(subject.model.main_input_name)
         if main is not None:
             return {n: v for n, v in given.items() if not n.startswith("decoder_")}
-    msg = "no prompt of the cell is fed to an encoder"
-    raise NoMeaning(msg)
+    raise NoMeaning("no prompt of the cell is fed to an encoder")
 
 
 def _logits(
@@ -307,8 +302,7 @@ def _stopped(model: Any, tokenizer: Any) -> str:
     """Return whether a text that the model is made to write ends where it has each string."""
     written = tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
     if max(written) >= text_config(model.config).vocab_size:
-        msg = "its tokenizer makes other tokens than the model has"
-        raise NoMeaning(msg)
+        raise NoMeaning("its tokenizer makes other tokens than the model has")
     stops = (f"{stop!r}: {_stops_behind(model, tokenizer, written, stop)}" for stop in _STOPS)
     return f"stops behind {', '.join(stops)}"
 
@@ -317,8 +311,7 @@ def _stops_behind(model: Any, tokenizer: Any, written: list[int], stop: str) -> 
     lengths = range(1, len(written))
     n_expected = next((n for n in lengths if stop in tokenizer.decode(written[:n])), 0)
     if not n_expected:
-        msg = "its tokenizer makes no such text"
-        raise NoMeaning(msg)
+        raise NoMeaning("its tokenizer makes no such text")
     output = _generated(
         model,
         torch.tensor([written[:2]]),
