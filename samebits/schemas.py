@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 import samebits.questions  # noqa: F401  whose answers the report has
 from samebits.base.field_texts import text_of
@@ -24,10 +26,6 @@ from samebits.records.lock import LockFile
 from samebits.records.report import Report
 from samebits.records.verification import VerificationFile
 from samebits.watch.records import WatchFile
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic_core import core_schema
 
 FOLDER = Path(__file__).parent / "schemas"
 

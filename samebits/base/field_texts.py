@@ -11,10 +11,8 @@ import inspect
 import sys
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from pydantic import BaseModel
 
 
 def text_of(record: type[BaseModel], name: str) -> str:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 STRIDE = 32 << 20
 """Number of bytes after which a loop releases the pages that it has read."""

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from samebits.base.errors import OptionError
 from samebits.base.options import Option
 from samebits.bisect.finder import Finder, Request
 from samebits.bisect.history import End, History
+from samebits.bisect.records import Bisection, Culprit, Hunk
 from samebits.bisect.subject import Subject, of_package, of_transformers
 from samebits.bisect.trials import Trials
 from samebits.check import options as check
 from samebits.check.command import prepare
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.matrix.levels import at_level
+from samebits.matrix.spec import Matrix, ModelSpec
 from samebits.pipeline.order import Order
 from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.stacks.slots import usable_cores
 from samebits.terminal.progress import silent
-
-if TYPE_CHECKING:
-    from samebits.bisect.records import Bisection, Culprit, Hunk
-    from samebits.matrix.spec import Matrix, ModelSpec
 
 HELP = """\
 Find the commit at which a model's bits change, on a local clone of transformers or of a package of yours.

@@ -6,17 +6,15 @@ import ast
 import difflib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.bisect.history import Commit, End, History
 from samebits.bisect.records import Bisection, Culprit, Hunk, Untried
 from samebits.bisect.search import Change, State, search
 from samebits.bisect.suspects import Changed, Place, Suspects
+from samebits.bisect.trials import Trials
+from samebits.records.report import Report
 from samebits.reports.plain import on_one_line
-
-if TYPE_CHECKING:
-    from samebits.bisect.history import Commit, End, History
-    from samebits.bisect.trials import Trials
-    from samebits.records.report import Report
 
 _MAX_LINES = 30
 """Lines of a hunk that are shown."""

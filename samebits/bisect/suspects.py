@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base import git
+from samebits.bisect.history import Commit
 from samebits.questions.changes import source
 from samebits.questions.changes.release import Release
-
-if TYPE_CHECKING:
-    from samebits.bisect.history import Commit
 
 Place = Callable[[str], str]
 """Path in the repository -> path in the folder of the code that runs; '' for a file that is no part of it."""

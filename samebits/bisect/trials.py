@@ -5,26 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.bisect.subject import Subject
+from samebits.bisect.suspects import Ran
 from samebits.compare.phases import exception_key
 from samebits.diagnose import verdict
 from samebits.jobs.cells import NOT_STARTED
 from samebits.matrix.plan import Selection
+from samebits.matrix.spec import Matrix, StackSpec
 from samebits.pipeline.opening import opened
+from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.pipeline.scheduler import Scheduler
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId, Verdict
-
-if TYPE_CHECKING:
-    from samebits.bisect.subject import Subject
-    from samebits.bisect.suspects import Ran
-    from samebits.matrix.spec import Matrix, StackSpec
-    from samebits.pipeline.order import Order
-    from samebits.pipeline.scheduler import Scheduler
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-    from samebits.terminal.progress import Progress
+from samebits.records.report import Report
+from samebits.terminal.progress import Progress
 
 _VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
 """Version numbers, which differ in the texts of commits with the same fault."""

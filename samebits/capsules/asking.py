@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.phases import word_and_prompt
+from samebits.compare.signals import TensorSource
 from samebits.records.capsule import Contrast, Fed, Feed, Question
+from samebits.records.capture import Capture, ForwardFacts
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Signal, Verdict
-
-if TYPE_CHECKING:
-    from samebits.compare.signals import TensorSource
-    from samebits.records.capture import Capture, ForwardFacts
-    from samebits.records.comparison import CellResult
-    from samebits.records.subject import Subject
-    from samebits.records.tensor import TensorRef
+from samebits.records.subject import Subject
+from samebits.records.tensor import TensorRef
 
 _DIFFERS = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}
 _INTEGERS = ("int64", "int32")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from samebits.diagnose.verdict import ENOUGH
+from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId, Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
 
 Scope = Literal["none", "failing", "all"]
 """failing: cells that fail the run. all: expected and rounding differences, too."""

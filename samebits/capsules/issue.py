@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.capsule import CapsuleFile, Side
+from samebits.records.comparison import CellResult, Metrics
 from samebits.records.ids import Verdict
+from samebits.records.trace import Cause
 from samebits.reports.cell.cause import place, shown_cause
 from samebits.text.blocks import bullets, details, fence, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, pair, rounded_ulp, share
-
-if TYPE_CHECKING:
-    from samebits.records.capsule import CapsuleFile, Side
-    from samebits.records.comparison import CellResult, Metrics
-    from samebits.records.trace import Cause
 
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.capsules.asking import CannotReproduce, feed
 from samebits.compare.phases import best_first
 from samebits.diagnose import verdict
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
+from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import ReadyCell
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
 from samebits.jobs.ladder import climb
+from samebits.ladder.asking import Ask
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import ModelSpec, Prompt
+from samebits.records.capsule import Feed, Question
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult
+from samebits.records.ids import CellId
+from samebits.records.ladder import LadderFile
 from samebits.records.question import keys
+from samebits.stacks.build import Stack
+from samebits.stacks.process import StackProcess
 from samebits.storage.store import Store
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.ladder.asking import Ask
-    from samebits.records.capsule import Feed, Question
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
-    from samebits.records.ladder import LadderFile
-    from samebits.stacks.build import Stack
-    from samebits.stacks.process import StackProcess
 
 
 class Party(NamedTuple):

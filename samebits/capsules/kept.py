@@ -13,24 +13,22 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.base.filestate import Dependencies, Identity, changed, identity
+from samebits.capsules.judging import Party
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.matrix.spec import ModelSpec
+from samebits.records.comparison import CellResult
+from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks.environment import FOR_THE_HUB
 from samebits.storage.receipt import source_digest
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from samebits.capsules.judging import Party
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
 
 Made = dict[str, bytes] | str
 """The files of a capsule by their paths inside it, or the reason why there is none."""

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import (
@@ -19,20 +19,18 @@ from samebits.capsules.asking import (
 )
 from samebits.capsules.issue import ZEROS, Issue, issue
 from samebits.capsules.judging import Judge, Party
+from samebits.capsules.running import Place
 from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, ZerosIn, script
 from samebits.capsules.trials import Answers
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.matrix.spec import ModelSpec
 from samebits.records.capsule import CapsuleFile, Contrast, Feed, Question, Seen, Side, script_name
+from samebits.records.capture import Capture, Failure
+from samebits.records.comparison import CellResult, Metrics
 from samebits.stacks.packages import ExtendedStack
+from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
-
-if TYPE_CHECKING:
-    from samebits.capsules.running import Place
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.capture import Capture, Failure
-    from samebits.records.comparison import CellResult, Metrics
-    from samebits.stacks.slots import Slots
-    from samebits_wire.jobs import RunName
+from samebits_wire.jobs import RunName
 
 EXPECTED = "expected.json"
 ISSUE = "ISSUE.md"

@@ -12,18 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from packaging.version import Version
 
 from samebits.capsules.files import STAND_IN
 from samebits.records.capsule import Fed, Question, Seen, script_name
+from samebits.records.ids import Variant
 from samebits.stacks.build import release_pattern
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.ids import Variant
 
 ZerosIn = Literal["model.safetensors", "pytorch_model.bin"]
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.records.capsule import Fed, Feed, Question
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.subject import Subject
+from samebits.records.comparison import CellResult
+from samebits.records.subject import Subject
 
 MAX_TRIALS = 8
 """Smaller cases to try, each in both stacks."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.compare.metrics import measure
+from samebits.compare.signals import TensorSource
 from samebits.jobs.cells import VALUES_LIMIT
+from samebits.records.capsule import Contrast, Question
+from samebits.records.capture import Capture
+from samebits.records.comparison import Metrics
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
+from samebits.stacks.process import StackProcess
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.compare.signals import TensorSource
-    from samebits.records.capsule import Contrast, Question
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import Metrics
-    from samebits.stacks.process import StackProcess
-    from samebits_wire.jobs import RunName, TensorsJob, TrialJob
+from samebits_wire.jobs import RunName, TensorsJob, TrialJob
 
 
 class CapturedError(Record):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import ADAPTER, json_of
 from samebits.base.digests import digest_of
@@ -14,9 +14,6 @@ from samebits.base.homes import expanded
 from samebits.check import hub
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.stacks.places import cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _BASE = "base_model_name_or_path"
 _NOT_LINKED = ("README.md", ADAPTER)

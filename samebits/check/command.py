@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.errors import MatrixError, SamebitsError
 from samebits.base.homes import expanded
 from samebits.check import adapter
 from samebits.check.intro import code_problems, in_words, intro, of_last, places
-from samebits.check.model import fitting_name, not_run, read_model, tiny_model
-from samebits.check.options import CODE_KEYS, code_of, variants_of
-from samebits.check.releases import span
-from samebits.check.shown import command_of
+from samebits.check.model import NamedModel, fitting_name, not_run, read_model, tiny_model
+from samebits.check.options import CODE_KEYS, Options, code_of, variants_of
+from samebits.check.releases import Span, span
+from samebits.check.shown import Command, command_of
 from samebits.check.text import Entry, matrix_text
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError, config_faults
 from samebits.matrix.sources import ARRAYS
+from samebits.matrix.spec import Matrix
 from samebits.matrix.values import is_path_of_package, is_source
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from samebits.check.model import NamedModel
-    from samebits.check.options import Options
-    from samebits.check.releases import Span
-    from samebits.check.shown import Command
-    from samebits.matrix.spec import Matrix
-    from samebits.matrix.yamltext import Yaml
-    from samebits.reports.plain import Place
+from samebits.matrix.yamltext import Yaml
+from samebits.reports.plain import Place
 
 INPUTS = "inputs"
 """The key of the file of --inputs, as in an entry of matrix.yaml."""

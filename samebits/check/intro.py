@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.check import hub
+from samebits.check.model import NamedModel
+from samebits.check.releases import Span
 from samebits.lint.engine import UNREADABLE, lint, python_files
+from samebits.lint.problem import Problem
 from samebits.lint.releases import scope
 from samebits.matrix.plan import command_line
 from samebits.matrix.values import is_source
 from samebits.reports.plain import Place
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from samebits.check.model import NamedModel
-    from samebits.check.releases import Span
-    from samebits.lint.problem import Problem
 
 _MAX_PROBLEMS = 5
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from samebits.check.model import NamedModel
 from samebits.check.options import Options, code_words
 from samebits.matrix.plan import command_line, shown_path, shown_release
-
-if TYPE_CHECKING:
-    from samebits.check.model import NamedModel
 
 
 class Command(NamedTuple):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.check.model import NamedModel
 from samebits.matrix.values import is_source
 from samebits.records.question import switches
-
-if TYPE_CHECKING:
-    from samebits.check.model import NamedModel
 
 SCHEMA = ".samebits/matrix.schema.json"
 """Path of the schema beside matrix.yaml: an installed package has no path to write into a file."""

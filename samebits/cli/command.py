@@ -11,11 +11,12 @@ or not observed.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.errors import EXIT_INTERRUPTED, INTERRUPTED, MachineError, SamebitsError
 from samebits.base.options import record_of
@@ -42,9 +43,6 @@ from samebits.reports import issue
 from samebits.reports.html import plot
 from samebits.text.terminal import PLAIN, TerminalText
 from samebits.watch import command as watch
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list[str]]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.errors import SelectionError
 from samebits.base.filestate import Dependencies
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
+from samebits.capsules.choosing import Scope
 from samebits.cli.folders import check_cache, check_reports
 from samebits.cli.interrupts import run_async
 from samebits.cli.parser import program_words
@@ -28,12 +29,7 @@ from samebits.terminal.progress import choose
 from samebits.terminal.screen import columns_of_terminal
 from samebits.terminal.summary import summary
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    import argparse
-
-    from samebits.capsules.choosing import Scope
-    from samebits.text.terminal import TerminalText
+from samebits.text.terminal import TerminalText
 
 _LATEST = Path("reports") / "latest"
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from samebits.base.options import Option
 from samebits.base.redaction import Redaction
 from samebits.cli.folders import check_reports
 from samebits.pipeline.order import Files
+from samebits.records.report import Report
 from samebits.reports import again
 from samebits.reports.formats.registry import GITHUB
+from samebits.reports.plain import Place
 from samebits.reports.write import Written, write
 from samebits.terminal.github import annotation_lines, append_summary
+from samebits.terminal.progress import Progress
 from samebits.terminal.screen import columns_of_terminal
 from samebits.terminal.summary import summary
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
-    from samebits.reports.plain import Place
-    from samebits.terminal.progress import Progress
-    from samebits.text.terminal import TerminalText
+from samebits.text.terminal import TerminalText
 
 
 class ReportOptions(Files):

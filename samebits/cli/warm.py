@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tabulate import tabulate
 
 from samebits.base.options import Option
 from samebits.records.record import Record
 from samebits.stacks import warm
+from samebits.stacks.warm import Keeper
 from samebits.text.numbers import plural
 from samebits_wire.places import STAMP
-
-if TYPE_CHECKING:
-    from samebits.stacks.warm import Keeper
 
 HELP = """\
 List the environments that runs with --warm left in memory, with the memory that each takes.

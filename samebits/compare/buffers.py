@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import Pair, TensorSource, union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
+from samebits.records.capture import BufferFacts, InvFreqFacts, Signals
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
-
-if TYPE_CHECKING:
-    from samebits.records.capture import BufferFacts, InvFreqFacts, Signals
 
 Frequencies = dict[str, "InvFreqFacts"]
 Content = tuple[str, float | None]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import ItemComparison, Metrics, SignalComparison, TokenSplit
+from samebits.records.comparison import ItemComparison, Metrics, SignalComparison, TokenSplit
 
 
 def amount(item: ItemComparison) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.compare.pair import union
 from samebits.compare.weights import described_piece
+from samebits.records.capture import AttentionCall, Capture, SdpaCall, Signals, WeightsSignal
 from samebits.records.comparison import FactChange
-
-if TYPE_CHECKING:
-    from samebits.records.capture import AttentionCall, Capture, SdpaCall, Signals, WeightsSignal
 
 ABSENT = "absent"
 """Replaces a value that one side does not have."""

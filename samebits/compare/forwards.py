@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from samebits.compare.metrics import measure, row_mask
 from samebits.compare.outcome import not_observed, signal_comparison
@@ -14,14 +16,9 @@ from samebits.compare.phases import row_subject
 from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
 from samebits.records.capture import EMBEDDINGS, ForwardFacts, GreedyFacts, Layer
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.subject import Subject
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 Forwards = tuple["ForwardFacts", "ForwardFacts"]
 LayerPair = tuple[int, "Layer | None", "Layer | None"]

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, isfinite, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from samebits.base.mmap import STRIDE, release_pages
 from samebits.compare.decisions import Decisions, decisions
 from samebits.compare.positions import by_position
 from samebits.compare.ulp import distance, max_ulp
 from samebits.records.comparison import Choices, Extreme, LikelyToken, Metrics
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CHUNK = 1 << 16
 """Elements processed together: half a megabyte as float64."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import (
     forwards_or_item,
@@ -16,13 +15,11 @@ from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import Pair, reason, union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.capture import Capture
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.subject import Subject
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 
 def named_unit(name: Signal, order: int, *phases: str) -> SignalUnit:

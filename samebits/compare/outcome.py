@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from samebits.compare.pair import Pair
 from samebits.records.comparison import ItemComparison, SignalComparison
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import Pair
-    from samebits.records.ids import Signal
+from samebits.records.ids import Signal
 
 ONE_SIDED = frozenset({"only here", "only in reference"})
 NOTHING = "there was nothing to compare"

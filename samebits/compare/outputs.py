@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from samebits.compare.named import named
 from samebits.compare.outcome import has_other_shape, has_other_size, signal_comparison
 from samebits.compare.pair import Pair, union
 from samebits.compare.tensors import unpaired
+from samebits.records.capture import Capture
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Reason, Subject
+from samebits.records.tensor import TensorRef
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.tensor import TensorRef
 
 NAME = "outputs"
 GONE = "the reference returns it, the candidate does not"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from samebits.compare.phases import (
     FORWARD,
@@ -14,15 +16,11 @@ from samebits.compare.phases import (
     signals_of,
     word_and_prompt,
 )
+from samebits.records.capture import Capture, ForwardFacts, Unfinished
 from samebits.records.comparison import ItemComparison
+from samebits.records.ids import Signal
 from samebits.records.subject import Reason, Subject
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.records.capture import Capture, ForwardFacts, Unfinished
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 
 class TensorSource(Protocol):

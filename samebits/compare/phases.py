@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.base.errors import OF_THE_MACHINE
 from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Capture, Failure, Unfinished
+from samebits.records.ids import Signal
 from samebits.records.question import is_question
 from samebits.records.subject import Subject
-
-if TYPE_CHECKING:
-    from samebits.records.ids import Signal
 
 STORED: frozenset[Signal] = frozenset({"weights", "buffers", "inv_freq"})
 """Signals of tensors that exist before anything is computed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.compare.outcome import differs, signal_comparison
 from samebits.compare.pair import Pair, TensorSource, ended, union
@@ -17,10 +17,8 @@ from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.compare.unit import SignalUnit
 from samebits.records.capture import Capture, Failure, ProbeAnswer
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.subject import Reason, Subject
-
-if TYPE_CHECKING:
-    from samebits.records.ids import Signal
 
 FIRST_ORDER = 1000
 """Place of the first file in the flow of data: behind every signal of samebits."""

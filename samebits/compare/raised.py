@@ -8,19 +8,13 @@ compared with what they return, by their questions.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from samebits.compare.phases import decides, exception_key, is_shortage, word_and_prompt
-from samebits.records.capture import Failure, Frame
-from samebits.records.question import is_of_release, is_question
+from samebits.records.capture import Capture, Failure, Frame, Signals
+from samebits.records.question import Answer, is_of_release, is_question
 from samebits.records.record import marked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from samebits.records.capture import Capture, Signals
-    from samebits.records.question import Answer
-
 
 _EXCEPTION = re.compile(r"(?:^|: )([A-Z]\w*(?:Error|Exception)): (.*)", re.DOTALL)
 """Type and message, behind what was tried."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING
 
+from samebits.compare.unit import SignalUnit
+from samebits.records.capture import Capture
 from samebits.records.ids import EXPLANATORY_ORDER, Signal
-
-if TYPE_CHECKING:
-    from samebits.compare.unit import SignalUnit
-    from samebits.records.capture import Capture
 
 
 @cache

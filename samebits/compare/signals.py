@@ -7,19 +7,16 @@ the other modules of this package.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.compare.facts import changes
 from samebits.compare.pair import Pair, TensorSource
 from samebits.compare.probes import informing
 from samebits.compare.registry import units_of
 from samebits.compare.stability import agrees, disagreements, never_written
+from samebits.records.capture import Capture
+from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.ids import CellId, Signal
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import ItemComparison, SignalComparison
-    from samebits.records.ids import CellId, Signal
 
 __all__ = [
     "TensorSource",

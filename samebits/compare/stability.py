@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
+from samebits.compare.pair import TensorSource
 from samebits.compare.phases import (
     exception_key,
     explains,
@@ -20,12 +21,8 @@ from samebits.compare.registry import signal_names, units
 from samebits.compare.state import NAME as STATE
 from samebits.compare.unit import Observation, SignalUnit
 from samebits.records.capture import OF_THE_MODEL, Capture, Failure, GreedyFacts
+from samebits.records.ids import Signal
 from samebits.records.subject import Subject
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import TensorSource
-    from samebits.records.ids import Signal
-
 
 START = 2
 """Steps of a decoding that a short run observes: the second is the first that reads the cache."""

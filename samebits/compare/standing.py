@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from samebits.records.judgement import Judgement
 from samebits_wire.rounding import shrinks, stays
-
-if TYPE_CHECKING:
-    from samebits.records.judgement import Judgement
 
 LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
 NOT_FINITE = "one side is not finite where the other is"

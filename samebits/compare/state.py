@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.compare.forwards import OTHER_INPUTS, same_inputs
 from samebits.compare.named import named
 from samebits.compare.outcome import signal_comparison
 from samebits.compare.outputs import NAME as OUTPUTS
+from samebits.compare.pair import Pair
+from samebits.records.capture import Capture
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.state import StateSignal
 from samebits.records.subject import Reason, Subject
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import Pair
-    from samebits.records.capture import Capture
-    from samebits.records.state import StateSignal
 
 NAME = "state"
 NOT_REPEATED = "each forward of it gives different bytes, so nothing shows what was left behind"

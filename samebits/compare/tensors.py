@@ -7,18 +7,15 @@ never decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from samebits.compare.metrics import measure
+from samebits.compare.pair import TensorSource
 from samebits.records.comparison import ItemComparison, Metrics
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import TensorSource
-    from samebits.records.subject import Subject
-    from samebits.records.tensor import TensorRef
+from samebits.records.subject import Subject
+from samebits.records.tensor import TensorRef
 
 EMPTY = "it has no elements"
 NO_VALUES = "the bytes differ; by how much is not known, because the values of both are not stored"

@@ -7,15 +7,13 @@ although their bytes differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from samebits.records.tensor import NUMPY_DTYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FLOATS = frozenset(dtype for name, dtype in NUMPY_DTYPES.items() if "float" in name)
 """The real floating dtypes; numpy's own ``kind`` says void for those of ml_dtypes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from samebits.compare import named
 from samebits.compare import outputs as other_outputs
@@ -14,10 +13,8 @@ from samebits.compare.forwards import decode, greedy, hidden_states, inputs, log
 from samebits.compare.phases import row_subject
 from samebits.compare.unit import Observation, SignalUnit
 from samebits.compare.weights import weights
+from samebits.records.capture import Capture
 from samebits.records.subject import Subject
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 
 def _inputs(capture: Capture) -> Iterator[Observation]:

@@ -6,20 +6,18 @@ It imports little and installs nothing, so it answers at once. Exit codes: 0, no
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from samebits.base.parser import Parser
 from samebits.defaults.moved import Move, class_names, moves, spelling
 from samebits.defaults.table import Table, table
-
-if TYPE_CHECKING:
-    import argparse
 
 FORMAT: Final = "samebits-defaults"
 FORMAT_VERSION: Final = 1

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.describe import some
 from samebits.compare.phases import best_first, failures, incomplete_at, same_exception
 from samebits.compare.signals import TensorSource, disagreements, never_written
 from samebits.compare.stability import Disagreement, raised_alone
+from samebits.records.capture import Capture, Failure, Unfinished
 from samebits.records.ids import CellId, Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, Failure, Unfinished
 
 NO_CAPTURE = "a run left no capture, so nothing is known about it"
 

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.signals import TensorSource, compare
 from samebits.records.band import Band
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult
 from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult
 
 AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
 _DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.compare.describe import some
 from samebits.compare.facts import changes
+from samebits.records.capture import Capture
+from samebits.records.code import CodeSignal, FunctionFact
 from samebits.records.finding import Step
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.code import CodeSignal, FunctionFact
 
 OWN = "the model's own code"
 LIBRARY = "transformers' code"

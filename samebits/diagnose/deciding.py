@@ -6,22 +6,18 @@ rounding, while an output that is gone, or a decode that another function comput
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.compare.describe import figure, short
 from samebits.compare.outcome import differs
 from samebits.diagnose.failing import beyond_rounding, decides
 from samebits.diagnose.first import first_item, statement
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import (
-        CellResult,
-        Difference,
-        ItemComparison,
-        SignalComparison,
-    )
-    from samebits.records.ladder import Decider, Ladder
-    from samebits.records.trace import Cause
+from samebits.records.comparison import (
+    CellResult,
+    Difference,
+    ItemComparison,
+    SignalComparison,
+)
+from samebits.records.ladder import Decider, Ladder
+from samebits.records.trace import Cause
 
 
 def with_deciding(result: CellResult) -> CellResult:

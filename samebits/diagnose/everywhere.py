@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.phases import exception_key, same_exception, signals_of
 from samebits.diagnose.alone import is_same
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
 
 
 class SharedFailure(NamedTuple):

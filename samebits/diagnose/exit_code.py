@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.diagnose.alone import failure_line
 from samebits.diagnose.everywhere import everywhere
 from samebits.diagnose.failing import failing_signals
+from samebits.records.comparison import CellResult
 from samebits.records.ids import EXPLANATORY, CellId, Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, StackReport
+from samebits.records.report import ExpectedReport, StackReport
 
 PASS, FAIL, INCOMPLETE = 0, 1, 3
 UNASKED = 4

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from samebits.compare.phases import DECODED, PROBE, exception_key, signals_of, word_and_prompt
 from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.plan import matches
+from samebits.matrix.spec import Expected
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId, Verdict
 from samebits.records.report import ExpectedReport
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Expected
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
 
 Kind = Literal["differs", "diverged", "unstable", "failed", "not observed"]
 Item = tuple[Literal["model", "stack"], str]

@@ -6,16 +6,14 @@ Rounding depends on the CPU, so the decision whether a run fails must not depend
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from samebits.compare.outcome import differs
 from samebits.compare.phases import STORED
+from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
 from samebits.records.ids import EXPLANATORY, Signal
 from samebits.records.ladder import ON_LADDER, Ladder, LadderStep
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
-    from samebits.records.subject import Subject
+from samebits.records.subject import Subject
 
 
 def differing_signals(result: CellResult) -> tuple[SignalComparison, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import amount
 from samebits.compare.facts import material_changes, paired_calls
 from samebits.compare.forwards import split_step
 from samebits.compare.outcome import differs
+from samebits.records.capture import AttentionCall, Capture, GreedyFacts
 from samebits.records.comparison import (
     Difference,
     FactChange,
@@ -16,9 +16,6 @@ from samebits.records.comparison import (
     SignalComparison,
     TokenSplit,
 )
-
-if TYPE_CHECKING:
-    from samebits.records.capture import AttentionCall, Capture, GreedyFacts
 
 MAX_CHANGES = 3
 

@@ -8,7 +8,6 @@ the same. A difference after another difference follows from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import amount, some
 from samebits.compare.outcome import differing_items, differs
@@ -16,12 +15,10 @@ from samebits.compare.pair import Pair, TensorSource
 from samebits.diagnose.code import config, library_code, own_code
 from samebits.diagnose.flow import ATTENTION_INPUTS, Attention, Flow, LayerOutput
 from samebits.diagnose.positions import first_row
+from samebits.records.capture import Capture
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.finding import ROPE_TABLES, Status, Step
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import ItemComparison, SignalComparison
-    from samebits.records.ids import Signal
+from samebits.records.ids import Signal
 
 ROPE = ROPE_TABLES
 QKV = "query, key and value"

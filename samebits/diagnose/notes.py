@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differs
 from samebits.compare.raised import checks
+from samebits.records.capture import Capture, InvFreqFacts
+from samebits.records.comparison import SignalComparison
 from samebits.records.subject import Reason
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, InvFreqFacts
-    from samebits.records.comparison import SignalComparison
 
 ORIGINS = {
     "reinitialised": "different bytes at every load: they are not from the checkpoint",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import figure, some
 from samebits.compare.outcome import ran_forward
@@ -30,12 +29,10 @@ from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.first import first_difference, token_splits
 from samebits.diagnose.hunt import steps
 from samebits.diagnose.notes import notes, raised_notes
+from samebits.records.capture import Capture, Failure
 from samebits.records.comparison import CellResult, SignalComparison, TokenSplit
+from samebits.records.finding import Step
 from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, Failure
-    from samebits.records.finding import Step
 
 __all__ = [
     "Runs",

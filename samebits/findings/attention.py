@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
+from samebits.findings.case import Case
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, of_exception
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import AttentionCall, Capture, SdpaCall
-    from samebits.records.comparison import CellResult
+from samebits.records.capture import AttentionCall, Capture, SdpaCall
+from samebits.records.comparison import CellResult
 
 
 def _functions(capture: Capture) -> set[str]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
 from samebits.compare.describe import some
 from samebits.compare.phases import DECODED, word_and_prompt
+from samebits.findings.case import Case
 from samebits.findings.rule import RAISED, STATE, Check, Rule, Sighting, raised
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture
-    from samebits.records.state import LeftBehind
+from samebits.records.capture import Capture
+from samebits.records.state import LeftBehind
 
 _tuple = raised(
     "TypeError|AttributeError",

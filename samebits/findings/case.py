@@ -6,21 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from samebits.compare.phases import exception_key, failures
 from samebits.compare.raised import only_here
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, Failure, Frame, WeightFacts
-    from samebits.records.code import ClassFact, Idiom, ImportFact
-    from samebits.records.comparison import SignalComparison
-    from samebits.records.finding import Step
-    from samebits.records.ids import Signal
-    from samebits.records.ladder import Ladder
-    from samebits.records.made import MadeModel
-    from samebits.records.provenance import Provenance
-    from samebits.records.question import Answer
+from samebits.records.capture import Capture, Failure, Frame, WeightFacts
+from samebits.records.code import ClassFact, Idiom, ImportFact
+from samebits.records.comparison import SignalComparison
+from samebits.records.finding import Step
+from samebits.records.ids import Signal
+from samebits.records.ladder import Ladder
+from samebits.records.made import MadeModel
+from samebits.records.provenance import Provenance
+from samebits.records.question import Answer
 
 
 @dataclass(frozen=True, eq=False)

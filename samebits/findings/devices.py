@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.facts import setting_changes
+from samebits.findings.case import Case
 from samebits.findings.rule import COMPUTED, Check, Rule, Sighting
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import FactChange
-    from samebits.records.device import DeviceProbe
-    from samebits.records.settings import By
+from samebits.records.capture import Capture
+from samebits.records.comparison import FactChange
+from samebits.records.device import DeviceProbe
+from samebits.records.settings import By
 
 _WHERE: dict[By, str] = {
     "import": "set by the import of transformers",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differing_items, has_other_size
+from samebits.findings.case import Case
 from samebits.findings.rule import UNSTABLE, Rule, Sighting
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import ForwardFacts
+from samebits.records.capture import ForwardFacts
 
 
 def _other_output(case: Case) -> Iterator[Sighting]:

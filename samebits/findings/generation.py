@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.findings.tokenizers import adds_unasked, side_lines, tokenizer_pair
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.tokenizer import Encoded
+from samebits.records.tokenizer import Encoded
 
 
 def _missing_special_tokens(case: Case) -> Iterator[Sighting]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
+from samebits.findings.case import Case
 from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
 from samebits.lint.names import mask_of, releases_without
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.code import ImportFact
+from samebits.records.code import ImportFact
 
 _KWARGS_NAMES = frozenset({"LossKwargs", "TransformersKwargs"})
 _MASKS = "masking_utils"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.findings.case import Case, tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Check, Rule, Sighting, raised
 from samebits.findings.tying import NO_KEYS
+from samebits.records.capture import Capture
+from samebits.records.provenance import Provenance
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.provenance import Provenance
 
 _MEANINGS = {
     "derived": "that of a model newly built from the config",

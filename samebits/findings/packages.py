@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import RAISED, Rule, Sighting
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 NEEDED = "SB318"
 """The finding whose place is the package that a load misses."""

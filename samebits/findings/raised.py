@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.raised import Check, checks, checks_of_jobs
+from samebits.findings.case import Case
 from samebits.findings.rule import Rule, Sighting
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture
+from samebits.records.capture import Capture
 
 
 def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:

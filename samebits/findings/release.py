@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
+from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding, StackFinding
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
 
 
 def of_the_model(result: CellResult) -> CellResult:

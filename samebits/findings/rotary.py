@@ -6,17 +6,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.compare.phases import STORED
-from samebits.findings.case import tensors_of
+from samebits.findings.case import Case, tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, of_exception
+from samebits.records.capture import Capture, ConfigField, InvFreqFacts
 from samebits.records.finding import ROPE_TABLES
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture, ConfigField, InvFreqFacts
-
 
 _SHARE = "partial_rotary_factor"
 _FILLED = ("rope_theta", "rope_type")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.finding_pages import finding_page
+from samebits.findings.case import Case
+from samebits.records.comparison import CellResult
 from samebits.records.finding import RuleText
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.comparison import CellResult
 
 
 class Sighting(NamedTuple):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.base.finding_pages import CODE_NAME
+from samebits.records.finding import RuleText
 from samebits.text.blocks import fence, linked, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
-
-if TYPE_CHECKING:
-    from samebits.records.finding import RuleText
 
 _MAX_TEXT = 4000
 """Limit in characters for the text of a rule, high enough that no text is cut."""

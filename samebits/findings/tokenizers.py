@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT
+from samebits.findings.case import Case
 from samebits.findings.rule import RAISED, Rule, Sighting, of_exception
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.tokenizer import TokenizerSignal
 
 _PACKAGE = (
     r"(?i:(sentencepiece|protobuf)(?= library but it was not found)"

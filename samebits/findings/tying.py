@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.compare.weights import is_loaded
+from samebits.findings.case import Case
 from samebits.findings.rule import COMPUTED, RAISED, Check, Rule, Sighting, of_exception
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture, WeightFacts
-    from samebits.records.provenance import Provenance
-
+from samebits.records.capture import Capture, WeightFacts
+from samebits.records.provenance import Provenance
 
 _ONE_NAME = "config.json asks for no tied embeddings, and this release then ties nothing"
 _NOT_NAMED = "this release's own class does not name the tie, whatever the config says"

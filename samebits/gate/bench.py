@@ -10,7 +10,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from samebits.base.digests import machine_fingerprint
 from samebits.base.workfolder import keep_from_git
@@ -24,8 +24,13 @@ from samebits.jobs.common import ReadyCell
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
 from samebits.jobs.ladder import climb
+from samebits.ladder.asking import Ask
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
+from samebits.matrix.spec import ModelSpec
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId
+from samebits.records.ladder import LadderFile
 from samebits.stacks import contents
 from samebits.stacks.build import Stack, StackBuilder, environment_folder, probes_digest
 from samebits.stacks.environment import probe_environment
@@ -36,13 +41,6 @@ from samebits.stacks.process import StackProcess, Starter, start_process
 from samebits.stacks.slots import Slots, usable_cores
 from samebits.storage.store import Store
 from samebits_wire.places import PROBE_PACKAGES_VARIABLE
-
-if TYPE_CHECKING:
-    from samebits.ladder.asking import Ask
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult
-    from samebits.records.ladder import LadderFile
 
 Runs = tuple["Capture", "Capture"]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from samebits.base.checkpoint import is_checkpoint, own_code
 from samebits.base.errors import SamebitsError, nearest, shown
@@ -39,15 +39,13 @@ from samebits.gate.model import named_specs, recorded_spec, require_consent, wit
 from samebits.gate.recorder import Entry, record
 from samebits.gate.verifier import Verifier
 from samebits.matrix.checkpoint import CheckpointError, faults
+from samebits.matrix.spec import ModelSpec
 from samebits.records.lock import LockFile
 from samebits.records.record import Record
 from samebits.records.verification import VerificationFile, Verified
+from samebits.stacks.build import Stack
 from samebits.stacks.places import cache_folder
 from samebits.terminal.gate import change_lines, verified_lines
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
-    from samebits.stacks.build import Stack
 
 _VARIANTS = ("dtypes", "attention", "devices")
 

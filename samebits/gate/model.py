@@ -6,7 +6,6 @@ import ast
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import SamebitsError
@@ -17,11 +16,9 @@ from samebits.compare.describe import some
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.ids import Variant
-    from samebits.records.lock import LockFile, RecordedModel
+from samebits.matrix.spec import ModelSpec
+from samebits.records.ids import Variant
+from samebits.records.lock import LockFile, RecordedModel
 
 _ANY_RELEASE = "5.x"
 """A matrix needs a stack; the one that is used is the project's own environment."""

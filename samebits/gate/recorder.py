@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.errors import SamebitsError
 from samebits.compare.phases import failures
 from samebits.diagnose.alone import alone
+from samebits.gate.bench import Bench, Side, Subject
 from samebits.gate.history import files_of
 from samebits.gate.interpreter import Installed, environment_of, machine_of
 from samebits.gate.lockfile import environment_key, machine_key
 from samebits.gate.model import entry_name, imported_modules, relative_path
 from samebits.gate.observations import hashes
+from samebits.matrix.spec import ModelSpec
+from samebits.records.capture import Capture
 from samebits.records.lock import SHORT, Environment, RecordedMachine, RecordedModel
-
-if TYPE_CHECKING:
-    from samebits.gate.bench import Bench, Side, Subject
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.capture import Capture
 
 
 class RecordError(SamebitsError):

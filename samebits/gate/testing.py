@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.digests import machine_fingerprint
 from samebits.check.model import read_model
@@ -28,6 +28,7 @@ from samebits.gate.lockfile import (
 from samebits.gate.model import named_specs, recorded_spec, require_consent
 from samebits.gate.recorder import Entry, record
 from samebits.gate.tensors import Bytes, bytes_of, difference, remember
+from samebits.matrix.spec import ModelSpec
 from samebits.records.lock import (
     SHORT,
     Environment,
@@ -38,9 +39,6 @@ from samebits.records.lock import (
 )
 from samebits.records.verification import Kept, Verified
 from samebits.terminal.gate import model_lines
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
 
 UPDATE = "pytest --samebits-update"
 

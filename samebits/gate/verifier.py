@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
@@ -20,6 +20,7 @@ from samebits.compare.pair import ended, reason
 from samebits.compare.phases import failures
 from samebits.diagnose.alone import CellState, alone
 from samebits.gate import bench as benches
+from samebits.gate.bench import Bench, Runs, Side, Subject
 from samebits.gate.history import changed_files, restored
 from samebits.gate.interpreter import (
     ROOTS,
@@ -35,15 +36,12 @@ from samebits.gate.observations import count, mismatches, unobserved
 from samebits.gate.recorder import machine, recorded_files
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.plan import command_line
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.lock import SHORT, Environment, LockFile, RecordedMachine, RecordedModel
 from samebits.records.verification import Kept, Mismatch, PackageChange, Verified
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.gate.bench import Bench, Runs, Side, Subject
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
 
 REBUILT = "recorded"
 """Id of the stack that is built of the recorded packages."""

@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.base.errors import SamebitsError, StackError
 from samebits.bisect import command as bisect
 from samebits.golden.judge import Asked
 from samebits.golden.records import Called, Change
 from samebits.matrix import load, yamltext
+from samebits.matrix.spec import Matrix, StackSpec
 from samebits.matrix.values import is_source
 from samebits.pipeline.opening import opened
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer import of_cell
 from samebits.stacks import source as sources
 from samebits.stacks.places import LOCK_AGE
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix, StackSpec
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row
-    from samebits.terminal.progress import Progress
+from samebits.terminal.progress import Progress
 
 _SET = "test"
 """Name of the input set with the test's inputs."""

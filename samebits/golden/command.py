@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from samebits.base.errors import OptionError, SamebitsError
 from samebits.base.options import Option
@@ -13,7 +13,8 @@ from samebits.check.releases import span
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.golden import judge
 from samebits.golden.asking import Asker, Case, Step, Wish, steps
-from samebits.golden.records import Change, Golden, Judged
+from samebits.golden.judge import Asked, Pair
+from samebits.golden.records import Change, Golden, Judged, Watched
 from samebits.golden.running import Runner, Runs, TestError
 from samebits.matrix.spec import StackEntry, StackSpec
 from samebits.matrix.values import id_of_release, is_source
@@ -21,10 +22,6 @@ from samebits.records.record import Record
 from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.storage.store import Store
 from samebits.terminal.progress import silent
-
-if TYPE_CHECKING:
-    from samebits.golden.judge import Asked, Pair
-    from samebits.golden.records import Watched
 
 HELP = """\
 Say why a test's expected values do not fit any more: rounding, or a behaviour change.

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from samebits.compare.pair import TensorSource
 from samebits.compare.standing import judged as judged_in_float64
 from samebits.golden.records import Called, Change, Compared, Judged, Kind, Watched
+from samebits.golden.running import Runs
 from samebits.ladder.rule import CLEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import TensorSource
-    from samebits.golden.running import Runs
 
 _MAX_NAMED = 3
 

@@ -7,9 +7,10 @@ import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.golden.records import Watched
+from samebits.matrix.spec import StackSpec
 from samebits.records.record import read_record
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.environment import probe_environment
@@ -18,10 +19,7 @@ from samebits.stacks.packages import PackageBuilder, variables_of
 from samebits.stacks.places import stacks_folder
 from samebits.stacks.process import StackProcess, start_process, tail
 from samebits.stacks.slots import Slots, usable_cores
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import StackSpec
-    from samebits_wire.jobs import GoldenJob
+from samebits_wire.jobs import GoldenJob
 
 PYTEST = "pytest"
 TIMEOUT = 600.0

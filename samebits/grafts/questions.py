@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,17 +15,15 @@ from samebits.compare.outcome import differing_items
 from samebits.compare.pair import Pair, TensorSource
 from samebits.compare.weights import weights as stored_weights
 from samebits.diagnose.failing import decides
+from samebits.records.capture import Capture, ForwardFacts, WeightFacts
+from samebits.records.comparison import CellResult
+from samebits.records.graft import Graft
 from samebits.records.ids import CellId, Signal, Verdict
 from samebits.records.record import Record
+from samebits.records.subject import Subject
 from samebits.records.tensor import tensor_hash
 from samebits.trace.question import TracePhase
 from samebits.trace.question import questions as trace_questions
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, ForwardFacts, WeightFacts
-    from samebits.records.comparison import CellResult
-    from samebits.records.graft import Graft
-    from samebits.records.subject import Subject
 
 MAX_STEPS = 40
 """Maximum number of compared steps of a decode."""

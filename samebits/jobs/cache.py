@@ -18,23 +18,21 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from samebits.base.digests import accelerator_facts, digest_of
 from samebits.base.filestate import Dependencies
+from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capture import Failure
+from samebits.records.ids import CellId, Variant
 from samebits.records.record import read_record
 from samebits.records.result import JobFile
 from samebits.records.tensor import stored_tensors
 from samebits.stacks.process import Ended, StackProcess, tail
 from samebits.storage.sharing import Sharing
+from samebits.storage.store import Store
 from samebits_wire.atomic import move
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.records.ids import CellId, Variant
-    from samebits.storage.store import Store
-    from samebits_wire.jobs import JobKeys
+from samebits_wire.jobs import JobKeys
 
 J = TypeVar("J", bound=JobFile)
 

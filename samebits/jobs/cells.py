@@ -15,28 +15,26 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import is_older
 from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import JobCache, aside
+from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import ReadyCell, follows_from, job_of, model_of
+from samebits.jobs.records import Options
 from samebits.jobs.unwritten import without_false_alarms
+from samebits.matrix.spec import ModelSpec
 from samebits.records.capture import NO_DEVICE, Capture, Extent, Failure, Skip, Unfinished
+from samebits.records.ids import CellId
 from samebits.records.kinds import CELL
 from samebits.records.question import keys
 from samebits.stacks.process import Ended, tail
 from samebits_wire.atomic import move, remove
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.jobs.records import Options
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.ids import CellId
-    from samebits_wire.jobs import CellJob, ObservedModel, RunName
+from samebits_wire.jobs import CellJob, ObservedModel, RunName
 
 OptionsOf = Callable[["CellId", "ModelSpec"], dict[str, "Options"]]
 """Returns the questions that phases of a cell are asked, each with its options."""

@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies, below
@@ -26,14 +26,12 @@ from samebits.base.hashes import (
 )
 from samebits.base.patches import patched_files, write_patched
 from samebits.compare.describe import some
+from samebits.matrix.spec import ModelSpec
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
+from samebits.stacks.build import Stack
+from samebits.storage.sharing import Sharing
 from samebits_wire import seal
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
-    from samebits.stacks.build import Stack
-    from samebits.storage.sharing import Sharing
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import ModelSpec, Prompt
+from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import Inputs
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.arguments import InputSetEntry
-    from samebits.records.ids import CellId, Variant
-    from samebits.stacks.build import Stack
-    from samebits.stacks.process import StackProcess
-    from samebits_wire.jobs import CellModel, JobOfCell, ModelSource
+from samebits.stacks.build import Stack
+from samebits.stacks.process import StackProcess
+from samebits_wire.jobs import CellModel, JobOfCell, ModelSource
 
 SEVERAL = 4
 """Threads of a large model, on any machine: another number sums in another order."""

@@ -5,18 +5,14 @@ The donor job stores pieces of the reference; the patient job tries sets of them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.grafts import judge
+from samebits.grafts.questions import GraftQuestion, GraftQuestions
+from samebits.jobs.common import ReadyPair
+from samebits.jobs.lab import Lab
 from samebits.jobs.records import DonorTask, PatientTask
 from samebits.records.capture import Failure
+from samebits.records.graft import DonorFile, Graft, GraftFile
 from samebits.records.kinds import DONOR, PATIENT
-
-if TYPE_CHECKING:
-    from samebits.grafts.questions import GraftQuestion, GraftQuestions
-    from samebits.jobs.common import ReadyPair
-    from samebits.jobs.lab import Lab
-    from samebits.records.graft import DonorFile, Graft, GraftFile
 
 BUDGET = 48
 """Maximum number of sets to run for the first prompt of a cell."""

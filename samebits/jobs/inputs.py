@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.digests import digest_of_file
 from samebits.jobs.cache import CachedJob, JobCache
+from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import as_written, identity_of, loading, loading_facts
 from samebits.matrix.arguments import InputSet, InputSetEntry
+from samebits.matrix.spec import ModelSpec, Prompt
 from samebits.records.inputs import Inputs, InputsFile
 from samebits.records.kinds import INPUTS
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec, Prompt
-    from samebits.stacks.build import Stack
-    from samebits.stacks.process import StackProcess
-    from samebits_wire.jobs import InputsJob
+from samebits.stacks.build import Stack
+from samebits.stacks.process import StackProcess
+from samebits_wire.jobs import InputsJob
 
 NO_STACK = "no environment could read the arguments of the model's forward"
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, JobCache
 from samebits.jobs.common import ReadyCell, follows_from, job_of, model_of
+from samebits.jobs.records import Task
 from samebits.records.capture import Failure
-
-if TYPE_CHECKING:
-    from samebits.jobs.records import Task
-    from samebits.records.ids import CellId
-    from samebits.records.kinds import CellKind, F
-    from samebits.records.result import CellFile
-    from samebits_wire.jobs import QuestionJob
+from samebits.records.ids import CellId
+from samebits.records.kinds import CellKind, F
+from samebits.records.result import CellFile
+from samebits_wire.jobs import QuestionJob
 
 Functions = dict[str, set[int]]
 """File of transformers -> first lines of functions."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from samebits.jobs.common import ReadyCell
+from samebits.jobs.lab import Lab
 from samebits.jobs.records import Rungs
+from samebits.ladder.asking import Ask
 from samebits.records.capture import Failure
 from samebits.records.kinds import LADDER
 from samebits.records.ladder import LadderFile
-
-if TYPE_CHECKING:
-    from samebits.jobs.common import ReadyCell
-    from samebits.jobs.lab import Lab
-    from samebits.ladder.asking import Ask
 
 
 async def climb(lab: Lab, ready: ReadyCell, ask: Ask) -> LadderFile:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from samebits.jobs.common import ReadyPair
+from samebits.jobs.lab import Lab
 from samebits.jobs.records import Tracing
 from samebits.records.capture import Failure
 from samebits.records.kinds import TRACE
+from samebits.records.trace import Cause, Trace
 from samebits.trace import blame
+from samebits.trace.question import TracePhase, TraceRequest
 from samebits.trace.replay import closer
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.jobs.common import ReadyPair
-    from samebits.jobs.lab import Lab
-    from samebits.records.trace import Cause, Trace
-    from samebits.trace.question import TracePhase, TraceRequest
 
 Rung = Literal["own", "float64"]
 

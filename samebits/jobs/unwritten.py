@@ -7,12 +7,8 @@ written, and the byte is its value: 63 in int8, -6.0 in bfloat16.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.compare.probes import with_repeats
-
-if TYPE_CHECKING:
-    from samebits.records.capture import BufferFacts, Capture, WeightFacts
+from samebits.records.capture import BufferFacts, Capture, WeightFacts
 
 
 def without_false_alarms(first: Capture, second: Capture) -> tuple[Capture, Capture]:

@@ -7,23 +7,20 @@ bytes on both sides then decide; different bytes leave the other causes open.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.outcome import differing_items
 from samebits.compare.phases import word_and_prompt
 from samebits.ladder.distance import tensor_distance
+from samebits.ladder.steps import Climb
+from samebits.records.capture import Capture, ForwardFacts
+from samebits.records.comparison import SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.ladder import Aligned, Alignment
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from samebits.ladder.steps import Climb
-    from samebits.records.capture import Capture, ForwardFacts
-    from samebits.records.comparison import SignalComparison
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 
 def to_align(reference: Capture, signals: Iterable[SignalComparison]) -> str:

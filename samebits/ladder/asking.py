@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from samebits.compare.pair import TensorSource
 from samebits.compare.phases import word_and_prompt
 from samebits.compare.probes import differing
 from samebits.ladder.alignment import to_align
 from samebits.ladder.constants import constants
 from samebits.ladder.decodes import decoded_prompts, differing_prompts, repeats, rows_of
+from samebits.records.capture import Capture
+from samebits.records.comparison import SignalComparison
 from samebits.records.ids import Signal
+from samebits.records.ladder import Constant, LadderFile
 from samebits.records.record import Record
+from samebits.records.subject import Subject
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import SignalComparison
-    from samebits.records.ladder import Constant, LadderFile
-    from samebits.records.subject import Subject
 
 
 class Ask(Record):

@@ -9,20 +9,18 @@ dtype.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from samebits.compare.outcome import differs
+from samebits.compare.pair import TensorSource
 from samebits.compare.phases import STORED
+from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.ladder import Constant, Side
 from samebits.records.subject import Reason
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import TensorSource
-    from samebits.records.comparison import ItemComparison, SignalComparison
-    from samebits.records.ids import Signal
 
 
 def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tuple[Constant, ...]:

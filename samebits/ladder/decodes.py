@@ -7,17 +7,14 @@ prompt whose decode has the same bytes on both sides need not be decoded at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from samebits.compare.pair import TensorSource
 from samebits.compare.phases import row_subject
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture, GreedyFacts
-    from samebits.records.ladder import LadderFile, Rung
-    from samebits.records.tensor import TensorRef
+from samebits.records.capture import Capture, GreedyFacts
+from samebits.records.ladder import LadderFile, Rung
+from samebits.records.tensor import TensorRef
 
 Forced = dict[str, tuple[int, ...]]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from samebits.compare.pair import TensorSource
 from samebits.records.ladder import Errors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import TensorSource
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 
 class Distance(NamedTuple):

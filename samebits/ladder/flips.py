@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from samebits.compare.pair import TensorSource
 from samebits.compare.standing import judged
 from samebits.ladder.distance import tensor_distance
+from samebits.ladder.steps import Climb
+from samebits.records.capture import ForwardFacts
 from samebits.records.ladder import Choice, Flip, RungName
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import TensorSource
-    from samebits.ladder.steps import Climb
-    from samebits.records.capture import ForwardFacts
 
 
 def flips(climb: Climb) -> tuple[Flip, ...]:

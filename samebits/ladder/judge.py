@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.pair import Pair, TensorSource
 from samebits.ladder.alignment import alignment, alignment_reason
@@ -14,13 +13,11 @@ from samebits.ladder.flips import flips
 from samebits.ladder.rule import Evidence, judgement, worse
 from samebits.ladder.steps import Climb, probe_steps, steps
 from samebits.ladder.tokens import at_risk, judged_splits
+from samebits.records.capture import Capture
+from samebits.records.comparison import SignalComparison, TokenSplit
 from samebits.records.ladder import Ladder, LadderFile, LadderStep
+from samebits.records.tensor import TensorRef
 from samebits_wire.rounding import shrinks
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import SignalComparison, TokenSplit
-    from samebits.records.tensor import TensorRef
 
 Files = tuple["LadderFile", "LadderFile"]
 

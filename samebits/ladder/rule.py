@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, log, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differing_items, differs, has_other_shape
 from samebits.compare.phases import STORED
 from samebits.compare.standing import LEAKED
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.ids import EXPLANATORY, Signal
 from samebits.records.ladder import (
     ON_LADDER,
@@ -25,9 +26,6 @@ from samebits.records.ladder import (
     SplitJudgement,
 )
 from samebits.records.subject import Reason, Subject
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import ItemComparison, SignalComparison
 
 CLEAR = 2.0
 """How many times farther from its own float64 a side must be to count as the worse one.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from samebits.compare.forwards import (
     has_padded_axis,
@@ -15,22 +18,17 @@ from samebits.compare.forwards import (
     same_inputs,
 )
 from samebits.compare.outputs import output_pairs
+from samebits.compare.pair import Pair
 from samebits.compare.phases import row_subject
 from samebits.compare.probes import canonical, same_fact
 from samebits.compare.standing import LEAKED, NOT_FINITE, PARTLY, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
+from samebits.records.capture import ForwardFacts, Layer
+from samebits.records.ids import Signal
 from samebits.records.ladder import Kind, LadderFile, LadderStep, Rung, RungName
 from samebits.records.subject import Reason, Subject
+from samebits.records.tensor import TensorRef
 from samebits_wire.rounding import shrinks
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import Pair
-    from samebits.records.capture import ForwardFacts, Layer
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
 NO_FACT = "a fact that was not computed in float64"

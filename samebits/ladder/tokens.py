@@ -11,20 +11,17 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from samebits.compare.pair import TensorSource
+from samebits.ladder.steps import Climb
+from samebits.records.capture import Capture
+from samebits.records.comparison import TokenSplit
 from samebits.records.ladder import AtRisk, SplitJudgement
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.compare.pair import TensorSource
-    from samebits.ladder.steps import Climb
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import TokenSplit
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 
 def judged_splits(

@@ -6,25 +6,21 @@ on the command line, or no Python file.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.parser import Parser
 from samebits.lint.bounds import bound_of, bounds
 from samebits.lint.engine import UNREADABLE, lint, python_files, selected
 from samebits.lint.fix import fix_files
+from samebits.lint.problem import Problem
 from samebits.lint.registry import rules
 from samebits.lint.releases import NEWEST, Range, scope
-
-if TYPE_CHECKING:
-    import argparse
-
-    from samebits.lint.problem import Problem
 
 FORMATS = ("text", "json", "github")
 _PATIENCE = 5.0

@@ -5,13 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.lint.engine import lint
+from samebits.lint.problem import Edit, Problem
 from samebits.lint.source import Source, UnreadableError
-
-if TYPE_CHECKING:
-    from samebits.lint.problem import Edit, Problem
 
 
 def repaired(source: Source, problems: Iterable[Problem]) -> tuple[str, int]:

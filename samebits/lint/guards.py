@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from samebits.lint.source import Source
 from samebits.lint.syntax import Function, assigned, inside, is_constant, is_name, receiver
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
 _WORDS = re.compile(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.project import Class, Project
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
     assigned,
@@ -16,9 +16,6 @@ from samebits.lint.syntax import (
     method_call,
     own_attribute,
 )
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 
 def library_class(project: Project, source: Source, node: ast.expr) -> str:

@@ -6,15 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from samebits.base.checkpoint import json_of
 from samebits.lint.problem import Edit, Problem
+from samebits.lint.releases import Releases
+from samebits.lint.source import Source
 from samebits.lint.syntax import Function, inside, is_name, is_super, method_call
-
-if TYPE_CHECKING:
-    from samebits.lint.releases import Releases
-    from samebits.lint.source import Source
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}

@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
 
 from samebits.lint import rules as package
-
-if TYPE_CHECKING:
-    from samebits.lint.problem import LintRule
+from samebits.lint.problem import LintRule
 
 
 @cache

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from samebits.base.checkpoint import ADAPTER, json_of
 from samebits.base.hub import is_reached
+from samebits.matrix.spec import Matrix, ModelSpec
 from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix, ModelSpec
 
 PIECES = ("sentencepiece", "protobuf")
 """Read a tokenizer that is saved as pieces alone."""

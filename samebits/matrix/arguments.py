@@ -7,7 +7,7 @@ arguments themselves by shape and dtype. probes/samebits_probe/model/declared.py
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -17,14 +17,12 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import CoreSchema
 
 from samebits.base.errors import nearest, shown
 from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_arrays, bad_function
 from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, ShortForm, fits, mistake
-
-if TYPE_CHECKING:
-    from pydantic_core import CoreSchema
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")

@@ -12,16 +12,14 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.checkpoint import json_of, odd_files, read_small
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import known
+from samebits.matrix.spec import ModelEntry
 from samebits.text.numbers import plural
 from samebits_wire.vocabularies import has_no_model
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelEntry
 
 _MAX_NAMED = 3
 _MAX_HEADER = 100_000_000

@@ -8,13 +8,11 @@ every signal once more.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from samebits.matrix.spec import Matrix
+from samebits.records.ids import Level
 from samebits.records.question import keys
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix
-    from samebits.records.ids import Level
 
 _QUICK: dict[str, Any] = {"samples": 0, "reloads": False}
 _DEEP: dict[str, Any] = {"large": True, "second_in_full": True}

@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
 from samebits.matrix.arguments import InputSet, InputSetEntry
+from samebits.matrix.form import Form
 from samebits.matrix.load_arguments import contradictions
 from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import Checked, check
@@ -35,10 +36,6 @@ from samebits.matrix.spec import (
 )
 from samebits.matrix.values import id_of_release, is_source
 from samebits.matrix.yamltext import FILE, Keys, Place, Problem, Yaml
-
-if TYPE_CHECKING:
-    from samebits.matrix.form import Form
-
 
 _WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
 """Verdicts on a cell as a whole; an entry with one of them needs no signal that matches."""

@@ -10,19 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from samebits.base.errors import SelectionError, nearest, shown
 from samebits.base.homes import expanded
 from samebits.base.options import Option
+from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
 from samebits.matrix.values import is_source, split_source
 from samebits.records.ids import CellId, Level, Variant, answering
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
-
 
 _COMMAS = {"action": "store", "default": ""}
 """Commas separate the names; an option keeps them as they were typed, as a report repeats them."""

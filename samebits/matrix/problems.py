@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from samebits.base.errors import nearest, shown
 from samebits.matrix.arguments import Argument, InputSetEntry
+from samebits.matrix.form import Form
 from samebits.matrix.spec import (
     ExpectedEntry,
     MatrixFile,
@@ -30,11 +31,6 @@ from samebits.matrix.spec import (
 from samebits.matrix.values import is_name
 from samebits.matrix.yamltext import Keys, Problem, Yaml
 from samebits.records.question import switches
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from samebits.matrix.form import Form
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
@@ -16,19 +15,17 @@ from samebits.capsules.judging import Party
 from samebits.capsules.kept import CapsuleCache, Made
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, script_environment
+from samebits.jobs.common import ReadyCell
 from samebits.pipeline.checkpoints import BuildFailed
+from samebits.pipeline.scheduler import Scheduler
 from samebits.records.capsule import Capsule, script_name
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult
+from samebits.records.ids import CellId
+from samebits.records.report import Report
 from samebits.text.names import capsule_path
 from samebits.text.numbers import plural
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.jobs.common import ReadyCell
-    from samebits.pipeline.scheduler import Scheduler
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult
-    from samebits.records.ids import CellId
-    from samebits.records.report import Report
 
 
 class Capsules:

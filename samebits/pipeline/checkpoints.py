@@ -6,22 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builders_of
+from samebits.jobs.inputs import Feeder
+from samebits.matrix.spec import ModelSpec, StackSpec
+from samebits.pipeline.scope import Scope
+from samebits.pipeline.stacks import RunStacks
+from samebits.stacks.build import Stack
 from samebits.stacks.probes import makers_digest
 from samebits.stacks.process import StackProcess, tail
 from samebits_wire.atomic import remove
-
-if TYPE_CHECKING:
-    from samebits.jobs.inputs import Feeder
-    from samebits.matrix.spec import ModelSpec, StackSpec
-    from samebits.pipeline.scope import Scope
-    from samebits.pipeline.stacks import RunStacks
-    from samebits.stacks.build import Stack
-    from samebits_wire.jobs import BuildJob
-
+from samebits_wire.jobs import BuildJob
 
 _NO_FORWARD = "NoForward"
 _OWN_LIMITS = {"NoneMade", "TooLarge", _NO_FORWARD}

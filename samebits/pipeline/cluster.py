@@ -15,16 +15,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import samebits_wire
 from samebits.base.errors import SamebitsError
+from samebits.matrix.plan import Plan
 from samebits.pipeline.resources import Resources, unmet
 from samebits.stacks.slots import usable_cores
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.matrix.plan import Plan
 
 LOCAL = "local"
 """The address of a cluster on this machine, with one worker per core."""

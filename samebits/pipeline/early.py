@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from samebits.base.checkpoint import ADAPTER, json_of, own_code
 from samebits.base.errors import SamebitsError, StackError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
+from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
 from samebits.matrix.values import is_source
+from samebits.pipeline.order import Order
 from samebits.stacks import source
 from samebits_wire.vocabularies import has_no_model
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
-    from samebits.pipeline.order import Order
-
 
 _ALWAYS_THERE = frozenset({"transformers", "torch"})
 _ACCELERATE = "accelerate"

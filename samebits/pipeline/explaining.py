@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from samebits.grafts.questions import GraftQuestions
 from samebits.jobs import graft, ladder, trace
+from samebits.jobs.common import ReadyPair
+from samebits.jobs.lab import Lab
+from samebits.ladder.asking import Ask
+from samebits.pipeline.scheduler import Scheduler
+from samebits.records.graft import Graft
+from samebits.records.ids import CellId
+from samebits.records.ladder import LadderFile
+from samebits.records.trace import Cause
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.grafts.questions import GraftQuestions
-    from samebits.jobs.common import ReadyPair
-    from samebits.jobs.lab import Lab
-    from samebits.ladder.asking import Ask
-    from samebits.pipeline.scheduler import Scheduler
-    from samebits.records.graft import Graft
-    from samebits.records.ids import CellId
-    from samebits.records.ladder import LadderFile
-    from samebits.records.trace import Cause
-    from samebits.trace.question import TraceRequest
+from samebits.trace.question import TraceRequest
 
 
 class OfPair(Protocol):

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.errors import shown
 from samebits.base.filestate import Dependencies
@@ -16,7 +15,9 @@ from samebits.matrix import load, releases
 from samebits.matrix.added import with_added_packages
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Plan, plan
+from samebits.matrix.spec import Matrix, StackSpec
 from samebits.pipeline import early, shards
+from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
 from samebits.pipeline.scope import Scope
 from samebits.reports import owned
@@ -28,11 +29,7 @@ from samebits.storage.objects import opened as opened_objects
 from samebits.storage.shared import SharedStore
 from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix, StackSpec
-    from samebits.pipeline.order import Order
-    from samebits.terminal.progress import Progress
+from samebits.terminal.progress import Progress
 
 
 @asynccontextmanager

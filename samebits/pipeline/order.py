@@ -11,9 +11,10 @@ import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from samebits.base.errors import shown
 from samebits.base.homes import expanded
@@ -25,10 +26,6 @@ from samebits.records.ids import Level
 from samebits.records.record import Record
 from samebits.reports.formats.registry import DEFAULT, FORMATS, NAMES
 from samebits.text.lists import comma_list
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
 
 _DAY = 24 * 60
 """Minutes."""

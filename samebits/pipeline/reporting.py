@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import own_code
 from samebits.base.version import VERSION
@@ -14,11 +13,16 @@ from samebits.diagnose.bands import bands_in_words
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.findings import release
 from samebits.grafts.questions import with_graft
+from samebits.jobs.checkpoints import Checkpoint
 from samebits.matrix.plan import PlannedRow, Selection, plan, shown_path
+from samebits.matrix.spec import ModelSpec
 from samebits.pipeline import early
 from samebits.pipeline.answers import Answers, joined, of_row
+from samebits.pipeline.scheduler import Scheduler
 from samebits.questions import questions, registry
+from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId, Verdict
+from samebits.records.question import Answer
 from samebits.records.report import (
     CheckpointReport,
     MachineReport,
@@ -29,15 +33,8 @@ from samebits.records.report import (
 )
 from samebits.reports.beside import limits_beside
 from samebits.stacks.environment import shown
+from samebits.storage.rows import KeptRow
 from samebits.trace.question import with_cause
-
-if TYPE_CHECKING:
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec
-    from samebits.pipeline.scheduler import Scheduler
-    from samebits.records.comparison import CellResult
-    from samebits.records.question import Answer
-    from samebits.storage.rows import KeptRow
 
 
 def report_of(

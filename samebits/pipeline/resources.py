@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.jobs.checkpoints import size_of
 from samebits.jobs.common import LARGE, SEVERAL
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix, ModelSpec
-    from samebits.records.ids import CellId, Variant
+from samebits.matrix.spec import Matrix, ModelSpec
+from samebits.records.ids import CellId, Variant
 
 IMPORTS = 1 << 30
 """Bytes of one job without its model: torch, transformers, and what they allocate."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from samebits.base.digests import digest_of
 from samebits.compare.facts import with_more
@@ -16,23 +16,21 @@ from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix.plan import PlannedRow, Selection, plan, reproduce, shown_path
+from samebits.matrix.spec import Matrix
 from samebits.pipeline import trim
 from samebits.pipeline.answers import Answers, of_row
 from samebits.pipeline.explaining import Explaining
 from samebits.pipeline.scheduler import Scheduler, outcome
+from samebits.pipeline.scope import Scope
 from samebits.questions import questions, registry
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Finding
+from samebits.records.ids import CellId
+from samebits.records.question import Answer
 from samebits.storage.rows import KeptRow, RowCache
+from samebits.storage.store import Store
 from samebits.text.numbers import plural
 from samebits.trace.question import causes_of
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix
-    from samebits.pipeline.scope import Scope
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding
-    from samebits.records.ids import CellId
-    from samebits.records.question import Answer
-    from samebits.storage.store import Store
 
 T = TypeVar("T")
 

@@ -8,29 +8,26 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.base.version import VERSION
 from samebits.matrix.plan import command_line, matrix_words, shown_path
+from samebits.matrix.spec import Matrix
 from samebits.pipeline import cluster, resources, shards
 from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
 from samebits.pipeline.opening import opened, planned
+from samebits.pipeline.order import Order
 from samebits.pipeline.reporting import locks_of, report_of
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
+from samebits.pipeline.scope import Scope
+from samebits.records.report import Report
 from samebits.records.shard import ShardRecord
 from samebits.storage.objects import check_address
 from samebits.storage.rows import RowCache
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix
-    from samebits.pipeline.order import Order
-    from samebits.pipeline.scope import Scope
-    from samebits.records.report import Report
-    from samebits.terminal.progress import Progress
+from samebits.terminal.progress import Progress
 
 
 async def run_matrix(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
+from typing import Any, Protocol, TypeVar, Union
 
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import is_older
@@ -25,11 +25,18 @@ from samebits.jobs.cells import CellRunner
 from samebits.jobs.common import ReadyCell, ReadyPair, threads_of
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
+from samebits.matrix.plan import PlannedRow
+from samebits.matrix.spec import StackSpec
 from samebits.pipeline.answers import options_of
 from samebits.pipeline.checkpoints import BuildFailed, RunCheckpoints
+from samebits.pipeline.scope import Scope
 from samebits.pipeline.stacks import RunStacks
+from samebits.records.capture import Capture, Unfinished
+from samebits.records.ids import CellId
 from samebits.records.report import Spent
 from samebits.stacks import costs
+from samebits.stacks.build import Stack
+from samebits.stacks.packages import ExtendedStack
 from samebits.stacks.process import Running, Starter, cell_of, start_process
 from samebits.storage.prune import STALE_AFTER
 from samebits.terminal import failures
@@ -37,15 +44,6 @@ from samebits.text.numbers import duration, plural
 from samebits_wire import seal
 from samebits_wire.atomic import remove
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.matrix.plan import PlannedRow
-    from samebits.matrix.spec import StackSpec
-    from samebits.pipeline.scope import Scope
-    from samebits.records.capture import Capture, Unfinished
-    from samebits.records.ids import CellId
-    from samebits.stacks.build import Stack
-    from samebits.stacks.packages import ExtendedStack
 
 Runs = tuple["Capture", "Capture"]
 LazyRuns = Union[Runs, "Callable[[], Runs]"]

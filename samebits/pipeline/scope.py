@@ -6,22 +6,19 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.digests import machine_fingerprint
 from samebits.base.filestate import Dependencies
+from samebits.matrix.plan import Plan
+from samebits.matrix.spec import Matrix
+from samebits.pipeline.order import Order
 from samebits.stacks.build import probes_digest
 from samebits.stacks.probes import PROBES
 from samebits.stacks.slots import Slots, usable_cores
+from samebits.storage.sharing import Sharing
+from samebits.storage.store import Store
 from samebits.terminal.progress import Phases, Progress
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.matrix.plan import Plan
-    from samebits.matrix.spec import Matrix
-    from samebits.pipeline.order import Order
-    from samebits.storage.sharing import Sharing
-    from samebits.storage.store import Store
 
 
 @dataclass(kw_only=True)

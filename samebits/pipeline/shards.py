@@ -8,22 +8,19 @@ merge fetches them and does what needs several cells: it compares, explains and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
 from samebits.matrix.plan import Plan
+from samebits.matrix.spec import Matrix
+from samebits.pipeline.order import Order
+from samebits.records.ids import CellId
 from samebits.records.shard import ShardRecord
+from samebits.storage.sharing import Sharing
 from samebits.text.numbers import plural
 from samebits_wire import seal
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix
-    from samebits.pipeline.order import Order
-    from samebits.records.ids import CellId
-    from samebits.storage.sharing import Sharing
 
 FOLDER = "shards"
 """Folder beside the matrix for the results of shards without a store."""

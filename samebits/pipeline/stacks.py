@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from samebits.base.errors import StackError, StackMachineError
+from samebits.matrix.spec import StackSpec
+from samebits.pipeline.scope import Scope
 from samebits.stacks import contents, warm
 from samebits.stacks.build import Stack, StackBuilder
 from samebits.stacks.environment import probe_environment
@@ -28,10 +30,6 @@ from samebits.stacks.process import Running, StackProcess, Starter, mend_nothing
 from samebits.stacks.system import SYSTEM
 from samebits_wire.atomic import read_whole, replace
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import StackSpec
-    from samebits.pipeline.scope import Scope
 
 T = TypeVar("T")
 Key = tuple[str, tuple[str, ...]]

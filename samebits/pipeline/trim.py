@@ -6,17 +6,15 @@ All removed facts remain in the captures. They are the same on both sides, or wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from samebits.questions import questions
+from samebits.records.band import Band
+from samebits.records.capture import AttentionCall, AttentionSignal, Capture, Signals
+from samebits.records.comparison import CellResult, ItemComparison, Metrics
+from samebits.records.provenance import IntegritySignal
 from samebits.records.report import AttentionReport, LoadReport, RowFacts
-
-if TYPE_CHECKING:
-    from samebits.records.band import Band
-    from samebits.records.capture import AttentionCall, AttentionSignal, Capture, Signals
-    from samebits.records.comparison import CellResult, ItemComparison, Metrics
-    from samebits.records.provenance import IntegritySignal
-    from samebits.records.state import StateSignal
+from samebits.records.state import StateSignal
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -5,8 +5,6 @@ The tuple below is the only list of them. The core goes through it; nothing else
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.questions import (
     arguments,
     changes,
@@ -24,10 +22,8 @@ from samebits.questions import (
     usage,
     writes,
 )
+from samebits.questions.question import Question
 from samebits.records.question import arrange
-
-if TYPE_CHECKING:
-    from samebits.questions.question import Question
 
 QUESTIONS: tuple[Question, ...] = (
     texts.QUESTION,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from samebits.findings.rule import Rule
 from samebits.questions.question import ModelSection, Question, Section, in_first_variant
+from samebits.records.question import Answer, Key
+from samebits.records.record import Record
+from samebits.records.report import Report, Row
 from samebits.text.blocks import below, codes, heading, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.findings.rule import Rule
-    from samebits.records.question import Answer, Key
-    from samebits.records.record import Record
-    from samebits.records.report import Report, Row
 
 NOT_OBSERVED = "\N{EN DASH}"
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from samebits.records.made import MadeModel
+from samebits.records.report import Row
 from samebits.text.blocks import bullets, codes, page
 from samebits.text.markdown import EMPTY, Markdown, fill
-
-if TYPE_CHECKING:
-    from samebits.records.made import MadeModel
-    from samebits.records.report import Row
 
 MAX_MODELS = 6
 """Limit for the models that a line names."""

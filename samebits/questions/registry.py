@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differing_items
 from samebits.compare.phases import STORED
@@ -22,23 +22,16 @@ from samebits.findings import (
     tokenizers,
     tying,
 )
-from samebits.findings.rule import COMPUTED, RAISED, STATE, UNSTABLE
+from samebits.findings.case import Case
+from samebits.findings.rule import COMPUTED, RAISED, STATE, UNSTABLE, Rule, Sighting
 from samebits.questions import questions
-from samebits.records.finding import Explanation, Finding
-from samebits.records.ids import EXPLANATORY, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from samebits.findings.case import Case
-    from samebits.findings.rule import Rule, Sighting
-    from samebits.questions.question import Question
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import RuleText
-    from samebits.records.ids import Signal
-    from samebits.records.ladder import Decider
-    from samebits.records.question import Answer
+from samebits.questions.question import Question
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Explanation, Finding, RuleText
+from samebits.records.ids import EXPLANATORY, Signal, Verdict
+from samebits.records.ladder import Decider
+from samebits.records.question import Answer
 
 _CORE = (
     attention,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from samebits.compare.describe import some
 from samebits.findings.rulebook import plain_title
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Finding, RuleText, StackFinding
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.reports.plain import KINDS, explaining_codes, mended
 from samebits.reports.stories import is_reference
 from samebits.text.lists import grouped
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding, RuleText, StackFinding
-    from samebits.records.report import Report
 
 Since = Literal["changed", "repaired", "alike"]
 """changed: a candidate has the defect. repaired: the reference alone has it. alike: every release has it."""

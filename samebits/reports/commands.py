@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shlex
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from samebits.matrix.plan import command_line
 from samebits.matrix.values import id_of_release, is_source
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
+from samebits.records.report import Report
 
 _OF_MODEL = frozenset(
     {

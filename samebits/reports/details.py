@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.questions import questions
+from samebits.questions.question import Page
+from samebits.records.report import Report
 from samebits.reports.sections import attention, environment, expected, how_to_read, overview
 from samebits.reports.sections.at_a_glance import every_step, explanations
 from samebits.reports.sections.devices import only_on_a_gpu, settings_changed
@@ -21,11 +23,6 @@ from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import Markdown, fill
 from samebits.text.moments import moment
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.questions.question import Page
-    from samebits.records.report import Report
-
 
 Sections = tuple[tuple[int, "Callable[[Report, Collection[str]], Iterable[Markdown]]"], ...]
 """Places on a page, and what stands there; a function gets the report and the paths of the models' pages."""

@@ -6,8 +6,7 @@ more, and report.json has all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from samebits.records.report import Report
 from samebits.reports import details
 from samebits.reports.head import notes
 from samebits.reports.model_pages import pages
@@ -18,9 +17,6 @@ from samebits.reports.sections.the_worst import the_worst
 from samebits.reports.sections.what_changed import what_changed
 from samebits.text.blocks import bullets, page
 from samebits.text.markdown import Markdown, prose
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 REPORT = "report.md"
 MAX_LINES = 200

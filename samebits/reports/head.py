@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.reports.answer import (
     Answer,
     answers,
@@ -24,9 +24,6 @@ from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.text.markdown import clip, visible
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 MAX_LINES = 10
 MAX_WIDTH = 200

@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
 from samebits.base.options import Option
 from samebits.diagnose.exit_code import fails
+from samebits.records.comparison import CellResult
 from samebits.records.record import Record
+from samebits.records.report import Report
 from samebits.reports import again
 from samebits.reports.answer import of_cell
 from samebits.reports.plain import advice, beginning, on_one_line
@@ -25,11 +27,6 @@ from samebits.text.blocks import fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, markdown, prose
 from samebits.text.numbers import count, plural
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-
 
 MAX_CHARACTERS = 60_000
 """Length of a text; GitHub refuses one of more than 65,536 characters."""

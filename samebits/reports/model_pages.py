@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from samebits.questions import questions
+from samebits.records.report import Report, Row
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
@@ -24,10 +24,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.moments import moment
 from samebits.text.names import page_path
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
-
 
 MAX_SECTION = 5_000
 """Limit in characters for a section of a page; report.json has all of it."""

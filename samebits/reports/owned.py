@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.matrix.plan import Plan
 from samebits.reports import packed
 from samebits.reports.details import may_have
 from samebits.reports.formats.registry import DEFAULT, FORMATS, Format, chosen
 from samebits.reports.html.addresses import FOLDER, HOME, MARK
 from samebits.text.names import PAGES, capsule_path
-
-if TYPE_CHECKING:
-    from samebits.matrix.plan import Plan
 
 REPORT = "report.md"
 FIRST_PAGES = (REPORT, HOME)

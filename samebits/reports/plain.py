@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Explanation, RuleText
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.reports.cell.cause import place, shown_cause
 from samebits.reports.stories import cell_in_short, verdict_word
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Explanation, RuleText
-    from samebits.records.report import Report
 
 KINDS = ("crash", "silent", "api", "rounding")
 """Kinds of rules, the worst first."""

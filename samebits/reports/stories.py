@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.text.blocks import slug
 from samebits.text.lists import grouped
 from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row
 
 QUIET = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 """Verdicts that need no section: no difference, or no comparison."""

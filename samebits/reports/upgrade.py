@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.diagnose.bands import AS_REFERENCE, has_bits, verdict_of
+from samebits.records.comparison import CellResult
+from samebits.records.compat import Step
+from samebits.records.finding import RuleText
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer import of_cell
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.compat import Step
-    from samebits.records.finding import RuleText
-    from samebits.records.report import Report, Row
 
 MAX_ALL_PAIRS = 6
 """Stacks up to which every pair has a page; beyond, neighbours and each stack to the newest."""

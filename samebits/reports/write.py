@@ -7,16 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from samebits.records.report import Report
 from samebits.reports import owned, packed
 from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
 from samebits.reports.json import text_of
 from samebits_wire.atomic import write_temporary
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 
 class Written(NamedTuple):

@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -42,10 +43,6 @@ from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 from samebits_wire import seal
 from samebits_wire.atomic import replace
 from samebits_wire.places import PROBE_PACKAGES, STAMP
-
-if TYPE_CHECKING:
-    import subprocess
-
 
 _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 """Any release does, as all compute the same hash. The bound is low for old Pythons, and for users

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -32,10 +33,6 @@ from samebits.stacks.lock import FORM, is_lock, joined, package_of, pinned_versi
 from samebits.stacks.system import ignoring
 from samebits_wire.folders import without_folders
 from samebits_wire.places import COMMIT_VARIABLE, INSTEAD, PACKAGES_VARIABLE
-
-if TYPE_CHECKING:
-    import subprocess
-
 
 STAYS = {
     "torch": "computes",

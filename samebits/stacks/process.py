@@ -22,7 +22,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -31,11 +31,9 @@ from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks import probes
 from samebits.stacks.costs import Spending
+from samebits.stacks.slots import Slots
 from samebits_wire.atomic import read_whole
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits.stacks.slots import Slots
 
 _MAX_SILENCE = 120.0
 """Seconds without a message after which a stack process with jobs is considered hung. It sends one

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -31,9 +31,7 @@ from samebits.matrix import known
 from samebits.matrix.values import split_source
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents
-
-if TYPE_CHECKING:
-    from samebits.stacks.installer import Installer
+from samebits.stacks.installer import Installer
 
 PACKAGE = "transformers"
 FOLDER = "src/transformers"

@@ -10,19 +10,17 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from uv import find_uv_bin
 
 from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import StackMachineError
-
-if TYPE_CHECKING:
-    import subprocess
 
 _OWN_FOLDER = Path(__file__).with_name("uv_settings")
 _OWN_SETTINGS = "uv.toml"

@@ -17,18 +17,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.records.record import Record
 from samebits.stacks import probes
+from samebits.stacks.build import Stack
 from samebits.stacks.process import Process, Starter, start_process
 from samebits_wire.places import OF_A_RUN, STAMP
-
-if TYPE_CHECKING:
-    from samebits.stacks.build import Stack
 
 NEEDS = "it needs Linux, and a folder for sockets that only you may enter ($XDG_RUNTIME_DIR, or $TMPDIR)"
 SUFFIX = ".keeper"

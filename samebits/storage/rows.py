@@ -13,16 +13,18 @@ import os
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.base.filestate import Dependencies, Identity, changed
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
+from samebits.matrix.plan import PlannedRow
 from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
+from samebits.records.ids import CellId, Level
 from samebits.records.kinds import kinds
 from samebits.records.record import Record
 from samebits.records.report import RowFacts
@@ -30,10 +32,6 @@ from samebits.records.trace import Cause
 from samebits.storage.receipt import source_digest
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from samebits.matrix.plan import PlannedRow
-    from samebits.records.ids import CellId, Level
 
 FORMAT_VERSION: Literal[14] = 14
 

@@ -12,9 +12,10 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from samebits.base.errors import CaptureError
@@ -24,9 +25,6 @@ from samebits.records.capture import Capture
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, hasher
 from samebits_wire import formats, seal
 from samebits_wire.atomic import read_whole, remove, replace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _CAPTURE_FORMAT = "samebits-capture"
 _MAX_SMALL = 1 << 16

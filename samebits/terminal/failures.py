@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from samebits.records.ids import CellId
+from samebits.records.ids import CellId
 
 Outcome = tuple[str, str]
 """Status of the cell's first run, and one line on why it failed; '' if nothing failed."""

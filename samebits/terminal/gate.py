@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.records.lock import RecordedModel
 from samebits.records.verification import Kept, Mismatch, PackageChange, VerificationFile, Verified
 from samebits.text.markdown import clip, visible
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.lock import RecordedModel
 
 WIDTH = 220
 MAX_PACKAGES = 4

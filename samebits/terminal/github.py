@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from samebits.records.report import Report
 from samebits.reports.formats.github import MAX_BYTES, summary, workflow_commands
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
-    from samebits.reports.plain import Place
+from samebits.reports.plain import Place
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """Variable with the path of the summary of the current step."""

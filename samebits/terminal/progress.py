@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, RLock, Thread
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,13 +23,11 @@ from rich.text import Text
 
 from samebits.base import streams
 from samebits.base.workflow import annotation, inert
+from samebits.records.ids import CellId
+from samebits.stacks.costs import Estimate
 from samebits.terminal.tally import Phase, Tally, shown
 from samebits.text.numbers import duration, plural
 from samebits.text.terminal import PLAIN, TerminalText
-
-if TYPE_CHECKING:
-    from samebits.records.ids import CellId
-    from samebits.stacks.costs import Estimate
 
 QUIET = 25.0
 """Seconds without a line after which a log gets a status line, at the next tick."""

@@ -8,19 +8,23 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.findings.rule import COMPUTED
 from samebits.findings.rulebook import plain_title
 from samebits.questions.registry import codes_explaining
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, nothing, passing, same
+from samebits.records.report import Report, StackReport
+from samebits.reports.answer import Answer, answers, nothing, passing, same
 from samebits.reports.answer.releases import distinct
-from samebits.reports.beside import alone, defects, raising_uses
+from samebits.reports.beside import Defect, alone, defects, raising_uses
 from samebits.reports.head import briefs
-from samebits.reports.plain import advice, explaining_codes
+from samebits.reports.plain import Place, advice, explaining_codes
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
@@ -30,16 +34,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES, spanned
 from samebits.text.terminal import Mark, Marked
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, StackReport
-    from samebits.reports.answer import Answer
-    from samebits.reports.beside import Defect
-    from samebits.reports.plain import Place
 
 WIDTH = 110
 """Most columns of a line, however wide the terminal is."""

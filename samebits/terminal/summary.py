@@ -6,17 +6,13 @@ import textwrap
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.reports.head import next_command, sentences
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
-
 
 MATRIX = "matrix.yaml"
 MAX_PASTES = 3

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from samebits.stacks.costs import Estimate
 from samebits.text.numbers import duration, plural
-
-if TYPE_CHECKING:
-    from samebits.stacks.costs import Estimate
 
 MAX_RUNNING = 6
 """Maximum number of running cells, and of environments, shown by name."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from samebits.records.trace import TraceLine, TracePair
-
-if TYPE_CHECKING:
-    from samebits.trace.graph import Graph
-    from samebits.trace.join import Suspect, View
+from samebits.trace.graph import Graph
+from samebits.trace.join import Suspect, View
 
 BEFORE = 8
 """Operations before the first difference."""

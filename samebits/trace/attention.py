@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from samebits.records.trace import Visibility
 from samebits.trace import masks
+from samebits.trace.graph import Graph, RowKey
+from samebits.trace.join import View
 from samebits.trace.origin import maker, place_of
-
-if TYPE_CHECKING:
-    from samebits.records.trace import Visibility
-    from samebits.trace.graph import Graph, RowKey
-    from samebits.trace.join import View
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "_grouped_mm"})
 _FUSED_OPERATIONS = PRODUCTS | frozenset(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.records.trace import GIVEN, Cause, Side, Trace
 from samebits.trace.around import around
@@ -14,12 +13,10 @@ from samebits.trace.attention import (
     is_kernel,
     mask_difference,
 )
+from samebits.trace.graph import Graph
 from samebits.trace.join import Joined, Suspect, View, join
 from samebits.trace.kinds import Divergence, input_makers, kind_of
 from samebits.trace.origin import overlap, place_of
-
-if TYPE_CHECKING:
-    from samebits.trace.graph import Graph
 
 _MAX_OTHERS = 4
 """Further places that a cause lists."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from samebits.records.trace import Function, Op, Trace, Value
+from samebits.records.trace import Function, Op, Trace, Value
 
 LAYOUT = frozenset(
     [

@@ -10,12 +10,10 @@ differently, and blame.py compares their meaning.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.trace import Trace
 from samebits.trace.graph import Graph
-
-if TYPE_CHECKING:
-    from samebits.records.trace import Trace
 
 
 class Suspect(NamedTuple):

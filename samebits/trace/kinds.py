@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.trace import CauseKind
 from samebits.trace.attention import PRODUCTS, is_kernel, kernel_on_one_side, visible_keys
+from samebits.trace.graph import Graph
+from samebits.trace.join import Suspect, View
 from samebits.trace.origin import (
     choice,
     long_axes,
@@ -17,11 +20,6 @@ from samebits.trace.origin import (
     share_rows,
     stored_as,
 )
-
-if TYPE_CHECKING:
-    from samebits.records.trace import CauseKind
-    from samebits.trace.graph import Graph
-    from samebits.trace.join import Suspect, View
 
 _ADDING = {"addmm", "baddbmm"}
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import base64
 import zlib
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from samebits.records.trace import Visibility
+from samebits.records.trace import Visibility
 
 Rows = tuple[tuple[int, int], ...] | None
 

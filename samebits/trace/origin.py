@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from samebits.trace.graph import Graph
+from samebits.trace.graph import Graph
 
 _MAX_STEPS = 30
 """Layout operations that are followed back."""

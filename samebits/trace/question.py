@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from samebits.compare.phases import row_subject
 from samebits.diagnose.deciding import with_place
 from samebits.diagnose.failing import decides
+from samebits.records.capture import Capture
+from samebits.records.comparison import CellResult, ItemComparison
 from samebits.records.ids import CellId, Verdict
+from samebits.records.trace import Cause
 from samebits.trace import stored
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.comparison import CellResult, ItemComparison
-    from samebits.records.trace import Cause
 
 _TRACED = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}
 _MAX_STEPS = 40

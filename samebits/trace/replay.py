@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from samebits.records.tensor import TensorRef
 from samebits.records.trace import GIVEN, Cause, Look, Trace, Value
+from samebits.storage.store import Store
 from samebits.trace import sourcediff
 from samebits.trace.attention import is_kernel
+from samebits.trace.blame import Blamed
 from samebits.trace.graph import Graph, row_keys
+from samebits.trace.join import Suspect
 from samebits.trace.origin import long_axes, maker
-
-if TYPE_CHECKING:
-    from samebits.records.tensor import TensorRef
-    from samebits.storage.store import Store
-    from samebits.trace.blame import Blamed
-    from samebits.trace.join import Suspect
-
 
 _SET_BY_CONSTRUCTORS = {"argument", "constant", "buffer"}
 """Kinds of which the constructor of a module may have set what differs."""

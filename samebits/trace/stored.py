@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from samebits.records.capture import Capture, WeightFacts
+from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
+from samebits.records.ids import Signal
 from samebits.records.trace import Cause, CauseKind, Side
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture, WeightFacts
-    from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
-    from samebits.records.ids import Signal
 
 _KINDS: dict[Signal, CauseKind] = {
     "inputs": "input",

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.jobs.cells import NOT_STARTED
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.records.trace import FAMILY, GIVEN, Cause, SourceDiff
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import on_one_line
 from samebits.reports.stories import is_reference
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-    from samebits.watch.records import Kind
+from samebits.watch.records import Kind
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 _COMMIT = re.compile(r"\+git\.([0-9a-f]+)")

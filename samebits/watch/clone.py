@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -12,14 +12,12 @@ from samebits.base import git
 from samebits.base.errors import SamebitsError
 from samebits.bisect import command as bisect
 from samebits.bisect.history import History, HistoryError
+from samebits.bisect.records import Bisection
 from samebits.matrix import load
 from samebits.stacks.source import FOLDER, PACKAGE
+from samebits.watch.causes import Group, Night
+from samebits.watch.records import KnownCause
 from samebits.watch.text import Beside
-
-if TYPE_CHECKING:
-    from samebits.bisect.records import Bisection
-    from samebits.watch.causes import Group, Night
-    from samebits.watch.records import KnownCause
 
 _MAX_COMMITS = 20
 _SHORT = 10

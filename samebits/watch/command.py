@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from samebits.bisect import command as bisect
 from samebits.bisect.history import History, HistoryError
 from samebits.diagnose.exit_code import PASS
 from samebits.records.record import Record
+from samebits.records.report import Report
 from samebits.reports import again
 from samebits.watch import text
 from samebits.watch.causes import Night, night_of
@@ -25,9 +26,6 @@ from samebits.watch.nights import Changes, changes
 from samebits.watch.records import KnownCause, WatchFile
 from samebits.watch.text import Beside
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 HELP = """\
 Draft an issue for each new cause by which transformers' main differs from a release, and close those that are gone.

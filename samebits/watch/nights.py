@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.digests import digest_of
+from samebits.watch.causes import Group, Night
 from samebits.watch.records import KnownCause, WatchFile
-
-if TYPE_CHECKING:
-    from samebits.watch.causes import Group, Night
 
 WATCH = "watch"
 """Id of the one issue about the watch itself."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from samebits.records.comparison import CellResult
+from samebits.records.report import Report
 from samebits.reports.answer import of_cell
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.text.blocks import bullets, fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, prose, shorten
 from samebits.text.numbers import count, plural
+from samebits.watch.causes import Group, Night
 from samebits.watch.records import KnownCause, WatchFile
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-    from samebits.watch.causes import Group, Night
 
 MAX_CHARACTERS = 60_000
 """Length of a text; GitHub refuses one of more than 65,536 characters."""

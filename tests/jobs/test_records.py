@@ -57,7 +57,7 @@ def sent_by_questions():
         own = {module.__name__ for module in modules}
         tasks = (c for module in modules for c in vars(module).values() if inspect.isclass(c))
         tasks = [c for c in tasks if issubclass(c, records.Task) and c.__module__ in own]
-        jobs = [form for module in modules for form, _ in jobs_in(module)]
+        jobs = [form for m in modules for form, _ in jobs_in(m) if form.__module__ in own]
         found += [(question.name, form) for form in dict.fromkeys([*jobs, *tasks])]
     return found
 

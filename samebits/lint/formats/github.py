@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.base.workflow import Level, annotation
+from samebits.lint.problem import Problem
 from samebits.lint.registry import rules
-
-if TYPE_CHECKING:
-    from samebits.lint.problem import Problem
 
 _LEVELS: dict[str, Level] = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+from samebits.lint.problem import Problem
 from samebits.lint.releases import NEWEST, Range, release_text
-
-if TYPE_CHECKING:
-    from samebits.lint.problem import Problem
 
 SCHEMA_VERSION = 1
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.lint.engine import UNREADABLE
-
-if TYPE_CHECKING:
-    from samebits.lint.problem import Problem
+from samebits.lint.problem import Problem
 
 
 def render(problems: list[Problem]) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import Releases, between, joined, since
+from samebits.lint.source import Source
 from samebits.lint.syntax import inside, is_self, keyword, mentions, own_attribute, stores
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 _WHERE = "transformers.masking_utils."
 _MASKS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.lint.guards import guarded, is_asserted_none
 from samebits.lint.layers import library_class
@@ -13,6 +13,7 @@ from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, asks, is_base_config, problem
 from samebits.lint.releases import Releases, between, since, union
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
     argument_names,
@@ -24,9 +25,6 @@ from samebits.lint.syntax import (
     method_call,
     receiver,
 )
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}

@@ -6,7 +6,6 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
@@ -20,6 +19,7 @@ from samebits.lint.project import (
     problem,
 )
 from samebits.lint.releases import between, since
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     assigned,
     inside,
@@ -32,9 +32,6 @@ from samebits.lint.syntax import (
     receiver,
     stores,
 )
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 REMOVED = frozenset(
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded, guarded_import
 from samebits.lint.names import (
@@ -19,10 +18,8 @@ from samebits.lint.names import (
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, asks, is_library_model, problem
 from samebits.lint.releases import between, since
+from samebits.lint.source import Import, Source
 from samebits.lint.syntax import inside, is_name, is_super, keyword, method_call
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Import, Source
 
 _KWARGS = {"LossKwargs", "TransformersKwargs"}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, is_library_model, problem
 from samebits.lint.releases import Releases, between, since, union
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
     assigned,
@@ -24,9 +25,6 @@ from samebits.lint.syntax import (
     own_attribute,
     receiver,
 )
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 _FACTORIES = {
     "arange",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
@@ -12,6 +11,7 @@ from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import between, since
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
     argument_names,
@@ -26,9 +26,6 @@ from samebits.lint.syntax import (
     receiver,
 )
 from samebits.lint.uses import without
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 
 def _layer_outputs(project: Project) -> Iterator[Problem]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Project, is_base_config, problem
+from samebits.lint.project import Class, Project, is_base_config, problem
 from samebits.lint.releases import between, since
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
     argument_names,
@@ -21,10 +21,6 @@ from samebits.lint.syntax import (
     stores,
 )
 from samebits.lint.uses import without
-
-if TYPE_CHECKING:
-    from samebits.lint.project import Class
-    from samebits.lint.source import Source
 
 _EMBEDDING = "RotaryEmbedding"
 _WITHOUT_KIND = 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, Project, is_library_model, problem
 from samebits.lint.releases import since
+from samebits.lint.source import Source
 from samebits.lint.syntax import (
     argument_names,
     assigned,
@@ -21,9 +21,6 @@ from samebits.lint.syntax import (
     method_call,
 )
 from samebits.lint.uses import names, passed, without
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 _TOKENIZER = re.compile(r"\w*Tokenizer(?:Fast)?")
 _FACTORIES = {"from_pretrained", "from_config", "_from_config", "for_model"}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, Project, problem
 from samebits.lint.releases import between, since
+from samebits.lint.source import Source
 from samebits.lint.syntax import assigned, is_constant, is_self, is_super, keyword, method_call
-
-if TYPE_CHECKING:
-    from samebits.lint.source import Source
 
 
 def _calls(project: Project, method: str) -> Iterator[tuple[Source, ast.Call, set[str | None]]]:

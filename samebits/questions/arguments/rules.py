@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.arguments.compare import (
@@ -18,9 +18,6 @@ from samebits.questions.arguments.compare import (
 )
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentEffect, Kind, Method
 from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _OF_RELEASE = (
     f"assistant_model ({OF_ANOTHER_TOKENIZER})",

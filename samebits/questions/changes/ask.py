@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
+from samebits.jobs.common import ReadyCell
 from samebits.matrix.plan import PlannedRow, first_on_cpu
 from samebits.questions.changes.compare import Side, changed_frames, step
 from samebits.questions.changes.reach import Calls, Model
@@ -27,16 +27,12 @@ from samebits.questions.changes.records import (
 )
 from samebits.questions.changes.release import Release
 from samebits.questions.question import RowName, Run
-from samebits.records.question import keys
+from samebits.records.comparison import CellResult
+from samebits.records.question import Answer, keys
 from samebits.records.record import read_record
+from samebits.records.result import JobFile
 from samebits.stacks.build import transformers_folder
 from samebits.storage.receipt import source_digest
-
-if TYPE_CHECKING:
-    from samebits.jobs.common import ReadyCell
-    from samebits.records.comparison import CellResult
-    from samebits.records.question import Answer
-    from samebits.records.result import JobFile
 
 Cells = dict[str, list["ReadyCell"]]
 """Stack -> the cells of one model, in all variants; oldest stack first."""

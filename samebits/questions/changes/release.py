@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.questions.changes import parts, source
+from samebits.questions.changes.parts import Statement
 from samebits.questions.changes.records import SourcesFile
-
-if TYPE_CHECKING:
-    from samebits.questions.changes.parts import Statement
-    from samebits.questions.changes.source import Function, Source
+from samebits.questions.changes.source import Function, Source
 
 _NONE = source.Source({}, (), {})
 

@@ -6,17 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.describe import some
 from samebits.questions.changes.records import CHANGES, Area, Step, Unrun, Why
 from samebits.records.ids import Level, Verdict
+from samebits.records.report import Report, Row
 from samebits.text.blocks import below, bullets, codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 TITLE = "Changed code that did not run"
 SHOWN = 10

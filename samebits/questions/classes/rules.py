@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.compare import (
@@ -15,9 +15,6 @@ from samebits.questions.classes.compare import (
 )
 from samebits.questions.classes.records import CLASSES, ClassLoad, Kind
 from samebits.text.numbers import first_of, plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _SAME_BASE = "the base model below it computes the same"
 _MAX_TENSORS = 4

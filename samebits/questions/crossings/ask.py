@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.matrix.plan import Plan, PlannedRow, first_on_cpu
+from samebits.matrix.spec import Matrix
 from samebits.questions.crossings.crosser import Crosser
 from samebits.questions.crossings.records import CROSSINGS, CrossingsOfRow
 from samebits.questions.question import RowName, Run
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import Matrix
 
 
 async def ask(run: Run) -> dict[RowName, CrossingsOfRow]:

@@ -23,7 +23,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.filestate import is_older
@@ -38,6 +38,7 @@ from samebits.jobs.common import (
     model_of,
 )
 from samebits.jobs.inputs import Feeder
+from samebits.jobs.lab import Lab
 from samebits.questions.crossings.parts import part_crossings
 from samebits.questions.crossings.records import (
     LOAD,
@@ -48,16 +49,13 @@ from samebits.questions.crossings.records import (
     PartCrossing,
     SavedModel,
 )
+from samebits.records.capture import Failure
+from samebits.records.made import MadeModel
 from samebits.records.record import read_record
+from samebits.stacks.process import Ended
 from samebits.storage.prune import STALE_AFTER
 from samebits_wire.atomic import remove
-
-if TYPE_CHECKING:
-    from samebits.jobs.lab import Lab
-    from samebits.records.capture import Failure
-    from samebits.records.made import MadeModel
-    from samebits.stacks.process import Ended
-    from samebits_wire.crossings import LoadJob, SaveJob
+from samebits_wire.crossings import LoadJob, SaveJob
 
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""

@@ -7,7 +7,7 @@ these classes; this module is their schema.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,10 +17,8 @@ from samebits.records.kinds import Kind
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key, NoAnswer
 from samebits.records.record import Record
+from samebits.records.report import Row
 from samebits.records.result import CellFile, is_repeatable
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
 
 FORMAT_VERSION: Literal[7] = 7
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.crossings.parts import ALONE, GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
 from samebits.questions.crossings.records import CROSSINGS, Crossing, PartCrossing
 from samebits.questions.texts.compare import position_in_words
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.questions.texts.records import OperationComparison
+from samebits.questions.texts.records import OperationComparison
 
 _MAX_NAMES = 6
 _MAX_OPERATIONS = 3

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from samebits.findings.case import seen_with
+from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.edits.compare import call_of, differences
 from samebits.questions.edits.records import EDITS, Part
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _WORDS: dict[Part, str] = {
     "old rows of input embeddings": "old rows of the input embeddings have other bytes",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.exports.compare import differences
 from samebits.questions.exports.records import EXPORTS, Program
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _INPUTS = {
     "own": "on the inputs that it was made of",

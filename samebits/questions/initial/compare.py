@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from samebits.questions.initial.records import FirstWeights, InitialSignal, Kind
+from samebits.questions.initial.records import FirstWeights, InitialSignal, Kind
 
 
 class Difference(NamedTuple):

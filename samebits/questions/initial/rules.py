@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.findings.case import Case
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.records import CLASSES
@@ -13,9 +13,6 @@ from samebits.questions.initial.compare import differences, is_unwritten, stated
 from samebits.questions.initial.records import INITIAL, FirstWeights, InitialSignal
 from samebits.text.lists import grouped
 from samebits.text.numbers import first_of, plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _MAX_CHANGES = 6
 """Changes of a model that the evidence has."""

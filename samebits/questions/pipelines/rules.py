@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.pipelines.compare import pads_behind, report
@@ -15,9 +15,6 @@ from samebits.questions.pipelines.records import (
     PipelineOutcome,
 )
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _MAX_CASES = 3
 """Calls of one finding that the evidence shows."""

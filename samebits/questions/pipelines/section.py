@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.questions.differing import Line, once_for_models
 from samebits.questions.pipelines.records import (
@@ -13,12 +12,10 @@ from samebits.questions.pipelines.records import (
     PipelinesOfRow,
     PipelinesReport,
 )
+from samebits.records.report import Report, Row
 from samebits.text.blocks import folded, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 TITLE = "Pipelines"
 _MAX_LINES, _MAX_VALUE = 40, 80

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.packages import missing_packages, remedy
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
@@ -20,9 +20,6 @@ from samebits.questions.processors.records import (
     Role,
 )
 from samebits.text.numbers import number, plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _MAX_CASES = 3
 """Cases of one finding that the evidence shows."""

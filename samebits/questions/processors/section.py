@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.questions.differing import (
     NOT_OBSERVED,
@@ -21,12 +20,10 @@ from samebits.questions.processors.records import (
     ProcessorPart,
     ProcessorsOfRow,
 )
+from samebits.records.report import Report, Row, StackReport
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row, StackReport
 
 TITLE = "Processors"
 MAX_MODELS = 6

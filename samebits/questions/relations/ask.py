@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.jobs.records import Options
+from samebits.matrix.spec import ModelSpec
 from samebits.questions.relations.records import RELATIONS
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.ids import CellId
+from samebits.records.ids import CellId
 
 _INSISTING = frozenset({RELATIONS.name, "samples"})
 """Settings of a model's own entry by which the model itself answers, at any size."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.questions.relations.records import signals_of
+from samebits.records.report import Row
 from samebits.text.blocks import fence, heading, page, table
 from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
 
 LOGITS = "logits"
 """Name of the last line of every table, which is no layer."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from samebits.questions.relations.records import Relation, signals_of
+from samebits.records.report import Row
 from samebits.text.chart import Chart, profile
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
 
 
 def relation_charts(relation: Relation) -> list[Chart]:

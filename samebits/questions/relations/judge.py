@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from samebits.compare.standing import judged
-
-if TYPE_CHECKING:
-    from samebits.questions.relations.records import Relation
+from samebits.questions.relations.records import Relation
 
 
 class Standing(StrEnum):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 from samebits.compare.phases import DECODED
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import LEFT_TO_CLASSES, Relation, RelationName, signals_of
+from samebits.records.distance import Distance
+from samebits.records.ids import Signal
+from samebits.records.report import Row
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
-
-if TYPE_CHECKING:
-    from samebits.records.distance import Distance
-    from samebits.records.ids import Signal
-    from samebits.records.report import Row
 
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
 """All relations, in the order of their definition, which is that of the tables."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from samebits.questions.made_models import made_models
 from samebits.questions.relations import untried
@@ -25,14 +24,12 @@ from samebits.questions.relations.records import (
     signals_of,
 )
 from samebits.questions.relations.section import TITLE
+from samebits.records.distance import Distance
+from samebits.records.report import Row
 from samebits.text.blocks import below, codes, details, fence, heading, page, table, titled
 from samebits.text.lists import group_equal, grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import count, exact, pair, part, plural, size
-
-if TYPE_CHECKING:
-    from samebits.records.distance import Distance
-    from samebits.records.report import Row
 
 WAYS: dict[RelationName, tuple[str, str]] = {
     "full forward = prefill + decode": ("full forward", "prefill + decode"),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from samebits.questions.relations.records import Precision, signals_of
+from samebits.records.report import Row
 from samebits.text.blocks import below, bullets, heading, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import Markdown, fill
 from samebits.text.numbers import count
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
 
 COARSE_NOTES = {
     7: "every value fits bfloat16",

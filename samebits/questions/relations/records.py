@@ -7,15 +7,13 @@ schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from samebits.records.distance import Distance
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key, StacksOfRow
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
+from samebits.records.report import Row
 
 RelationName = Literal[
     "full forward = prefill + decode",

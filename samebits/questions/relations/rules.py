@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.phases import DECODED
 from samebits.findings.caches import (
@@ -24,10 +23,8 @@ from samebits.questions.relations.records import (
     Relation,
     RelationName,
 )
+from samebits.records.capture import Capture
 from samebits.records.settings import BATCH_INVARIANT, OFF
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 _OF_BATCHES: tuple[RelationName, ...] = ("batch size", "batch position", "row order")
 """The relations that a batch-invariant mode promises byte for byte. Padding changes the length, too."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING
 
 from samebits.questions.made_models import made_models
 from samebits.questions.relations import untried
@@ -21,14 +20,12 @@ from samebits.questions.relations.lines import (
 )
 from samebits.questions.relations.precision import too_coarse
 from samebits.questions.relations.records import signals_of
+from samebits.records.report import Report, Row
 from samebits.text.blocks import bullets, codes, folded, heading, link, page, slug, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural, size
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 TITLE = "Relations inside one release"
 

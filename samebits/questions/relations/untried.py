@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from samebits.questions.relations.lines import RELATIONS, Line
 from samebits.questions.relations.records import signals_of
+from samebits.records.report import Row
 from samebits.text.blocks import codes, details, table
 from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
 
 MAX_MODELS = 6
 """Limit for the models that a line names."""

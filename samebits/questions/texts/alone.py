@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from samebits.questions.texts.compare import BARE, CHAT_IDS, ENCODE, TEXT, position_in_words
 from samebits.questions.texts.records import TEXTS, OperationComparison
 from samebits.records.comparison import CellResult, Difference, SignalComparison
 from samebits.records.ids import Verdict
+from samebits.records.question import Answer
 from samebits.text.markdown import clip
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from samebits.records.question import Answer
 
 _JUDGED = {ENCODE: "text", BARE: "text", TEXT: "conversation", CHAT_IDS: "conversation"}
 """Operations whose results a model is fed -> what their cases are. What else differs is a finding."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from samebits.jobs.records import Options
+from samebits.matrix.spec import ModelSpec
 from samebits.questions.texts.compare import comparisons, texts_of
 from samebits.questions.texts.records import TEXTS, TextsOfRow
+from samebits.records.capture import Capture
 from samebits.records.comparison import FactChange
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.capture import Capture
-    from samebits.records.ids import CellId
+from samebits.records.ids import CellId
 
 
 def options(_cell: CellId, model: ModelSpec) -> Options:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Sighting
 from samebits.findings.tokenizers import side_lines, tokenizer_pair
 from samebits.questions.texts.compare import (
@@ -19,12 +19,9 @@ from samebits.questions.texts.compare import (
     place,
     trials,
 )
+from samebits.questions.texts.records import Outcomes, Parts
 from samebits.questions.texts.sides import corpora, texts_pair
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.questions.texts.records import Outcomes, Parts
 
 _MAX_IDS = 12
 """Token ids of a text that the evidence shows."""

@@ -6,15 +6,13 @@ probes/samebits_probe/questions/texts/ writes :class:`TextsSignal` without this 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from samebits.records.report import Row
+from samebits.records.report import Row
 
 BLOCK = 64
 """Items, or characters, that one hash of :attr:`Value.blocks` covers."""

@@ -6,8 +6,8 @@ A rule looks only at results whose inputs are the same on both sides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines, tokenizer_pair
 from samebits.questions.texts.compare import (
@@ -28,13 +28,10 @@ from samebits.questions.texts.compare import (
     position_in_words,
 )
 from samebits.questions.texts.other_ids import different_ids
+from samebits.questions.texts.records import OperationComparison, Outcomes, Place
 from samebits.questions.texts.sides import compared, corpora, texts_pair
+from samebits.records.tokenizer import TokenizerSignal
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.questions.texts.records import OperationComparison, Outcomes, Place
-    from samebits.records.tokenizer import TokenizerSignal
 
 _MAX_OPERATIONS = 4
 """Operations of one finding that the evidence shows."""

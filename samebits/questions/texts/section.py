@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from samebits.questions.differing import (
     NOT_OBSERVED,
@@ -14,13 +13,11 @@ from samebits.questions.differing import (
 )
 from samebits.questions.texts.compare import GROUPS, position_in_words
 from samebits.questions.texts.records import TextsReport, reports_of
+from samebits.records.report import Report, Row
+from samebits.records.tokenizer import TokenizerSignal
 from samebits.text.blocks import heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
-    from samebits.records.tokenizer import TokenizerSignal
 
 TITLE = "Tokenizers"
 

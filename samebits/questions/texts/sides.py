@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from samebits.findings.case import Case
 from samebits.questions.texts.compare import comparisons
 from samebits.questions.texts.records import TEXTS, OperationComparison, Outcomes, TextsSignal
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 
 def texts_pair(case: Case) -> tuple[TextsSignal, TextsSignal] | None:

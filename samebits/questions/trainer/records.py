@@ -7,10 +7,11 @@ module is its schema. The other records are what the report says of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.findings.case import Case
 from samebits.questions.training.records import (
     AlsoTrained,
     TrainingOutcome,
@@ -23,13 +24,10 @@ from samebits.records.capture import Failure
 from samebits.records.kinds import CellKind
 from samebits.records.question import Key, NoAnswer
 from samebits.records.record import Record
+from samebits.records.report import Row
 from samebits.records.result import CellFile
 from samebits.records.tensor import TensorRef
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.report import Row
 
 TrainerRunName = Literal["row by row", "accumulated", "one batch"]
 """Four rows one by one, four steps; in four micro-batches of one step; as one batch of one step."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
@@ -20,9 +20,6 @@ from samebits.questions.trainer.records import (
 )
 from samebits.questions.training.records import TrainingRelation, step_in
 from samebits.questions.training.rules import figures_of, relation_line
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
 
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"

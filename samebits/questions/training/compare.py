@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from samebits.compare.pair import TensorSource
 from samebits.compare.standing import PARTLY
 from samebits.questions.training.judge import Sides, Summary, diverged
 from samebits.questions.training.records import (
@@ -18,10 +19,7 @@ from samebits.questions.training.records import (
     TrainingSignal,
     TrainingStanding,
 )
-
-if TYPE_CHECKING:
-    from samebits.compare.pair import TensorSource
-    from samebits.records.tensor import TensorRef
+from samebits.records.tensor import TensorRef
 
 Scalars = tuple["float | None", "float | None"]
 Refs = tuple["TensorRef | None", "TensorRef | None"]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.grafts.judge import others, proven, smallest
 from samebits.questions.training.step_graft import StepDonor, StepGraft, StepGraftFile
+from samebits.questions.training.step_trace import Rung
 from samebits.records.graft import Try, Untried
-
-if TYPE_CHECKING:
-    from samebits.questions.training.step_trace import Rung
 
 LOSS_FUNCTION = "loss function"
 """All that a loss makes of the logits. It is tried last, as every other piece is a part of it."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from samebits.questions.training.step_question import StepQuestion
 from samebits.questions.training.step_trace import StepOrigin, StepSide, StepTrace
+from samebits.records.trace import Trace
 from samebits.trace.graph import Graph
 from samebits.trace.join import Suspect, View
 from samebits.trace.origin import overlap
-
-if TYPE_CHECKING:
-    from samebits.questions.training.step_question import StepQuestion
-    from samebits.records.trace import Trace
 
 NOTHING = "the traces of both steps compute the same"
 _Only = Literal["candidate", "reference"]

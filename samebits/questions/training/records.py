@@ -7,10 +7,11 @@ module is its schema. The other records are what the report says of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.findings.case import Case
 from samebits.questions.training.step_graft import StepDonor, StepGraft, StepGraftFile
 from samebits.questions.training.step_trace import StepOrigin, StepTrace
 from samebits.records.capture import Failure
@@ -20,13 +21,10 @@ from samebits.records.kinds import CellKind
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key, NoAnswer
 from samebits.records.record import Record
+from samebits.records.report import Row
 from samebits.records.result import CellFile
 from samebits.records.tensor import TensorRef
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.report import Row
 
 TrainingRelationName = Literal[
     "train() without dropout = eval()",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Check, Rule, Sighting
+from samebits.questions.training.judge import OneItem
 from samebits.questions.training.records import (
     TrainingComparison,
     TrainingItem,
@@ -16,11 +16,8 @@ from samebits.questions.training.records import (
     TrainingStanding,
     step_in,
 )
+from samebits.questions.training.step_trace import StepOrigin, StepSide
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.questions.training.judge import OneItem
-    from samebits.questions.training.step_trace import StepOrigin, StepSide
 
 _MEANS = {
     True: "Trainer passes num_items_in_batch, of all accumulated micro-batches, to forward",

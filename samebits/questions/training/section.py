@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from samebits.questions.training.judge import Compared
 from samebits.questions.training.records import (
     AlsoTrained,
     TrainingComparison,
@@ -15,16 +15,13 @@ from samebits.questions.training.records import (
     steps_of,
 )
 from samebits.questions.training.rules import item_line, origin_line, relation_line
+from samebits.questions.training.step_trace import StepOrigin
+from samebits.records.report import Report, Row
 from samebits.text.blocks import bullets, heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.questions.training.judge import Compared
-    from samebits.questions.training.step_trace import StepOrigin
-    from samebits.records.report import Report, Row
 
 TITLE = "Training"
 INTRO = (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from samebits.questions.question import Run
 from samebits.questions.training.judge import Compared, Trained, needs_values
-
-if TYPE_CHECKING:
-    from samebits.questions.question import Run
-    from samebits.records.ids import CellId
+from samebits.records.ids import CellId
 
 T = TypeVar("T", bound=Trained)
 C = TypeVar("C", bound=Compared)

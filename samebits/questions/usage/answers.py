@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
-from samebits.questions.usage.records import CACHES, UsageSignal, with_cache
-
-if TYPE_CHECKING:
-    from samebits.questions.usage.generation import GenerationSignal
-    from samebits.questions.usage.records import (
-        Assisted,
-        Attentions,
-        CacheHeld,
-        CachePosition,
-        Checkpointing,
-        Packed,
-        PositionIds,
-        SavedFiles,
-        SecondCall,
-    )
+from samebits.questions.usage.generation import GenerationSignal
+from samebits.questions.usage.records import (
+    CACHES,
+    Assisted,
+    Attentions,
+    CacheHeld,
+    CachePosition,
+    Checkpointing,
+    Packed,
+    PositionIds,
+    SavedFiles,
+    SecondCall,
+    UsageSignal,
+    with_cache,
+)
 
 T = TypeVar("T")
 Answer = Callable[[UsageSignal, str], str]

@@ -7,10 +7,9 @@ rounds (the sums of beams) is not compared, and sequences whose sums are nearly 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from samebits.questions.usage.generation import GenerationSignal, GenerationWay
+from samebits.questions.usage.generation import GenerationSignal, GenerationWay
 
 TIE = 2.0**-10
 """Relative distance of two sums of log-probabilities that no rounding of float32 can reach."""

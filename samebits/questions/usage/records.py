@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from samebits.questions.usage.generation import GenerationSignal
+from samebits.records.capture import Capture
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key, StacksOfRow
 from samebits.records.record import RAISED, Record
+from samebits.records.report import Row
 from samebits_wire.arguments import OF_PADDED
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
-    from samebits.records.report import Row
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 

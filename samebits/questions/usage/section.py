@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.finding_pages import KINDS, finding_page
 from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
 from samebits.questions.usage.answers import USAGES, Usage
 from samebits.questions.usage.records import signals_of
+from samebits.records.finding import RuleText, StackFinding
+from samebits.records.report import Report, Row, StackReport
 from samebits.text.blocks import below, bullets, codes, first_of, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
-
-if TYPE_CHECKING:
-    from samebits.records.finding import RuleText, StackFinding
-    from samebits.records.report import Report, Row, StackReport
 
 TITLE = "API checks"
 PAGE = "api-checks.md"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.defaults.moved import is_always
 from samebits.defaults.table import table
+from samebits.findings.case import Case
 from samebits.findings.configs import part_of
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.writes.compare import saves
 from samebits.questions.writes.values import in_words, is_cut, other_values
+from samebits.records.capture import Capture
 from samebits.text.numbers import first_of, plural
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture
 
 _MAX_NAMES = 6
 _ABSENT = "absent"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT
 from samebits.questions.writes.records import WRITES, Difference, WritesOfRow
+from samebits.records.report import Report, Row
 from samebits.text.blocks import codes, folded, heading, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 TITLE = "Files that each release writes"
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from samebits.findings.case import Case
 from samebits.findings.configs import value_at
 from samebits.findings.rule import Sighting
 from samebits.questions.crossings.rules import is_infinity_lost
 from samebits.questions.writes.compare import saves
+from samebits.records.capture import Capture
+from samebits.records.written import Written
 from samebits.text.numbers import first_of
-
-if TYPE_CHECKING:
-    from samebits.findings.case import Case
-    from samebits.records.capture import Capture
-    from samebits.records.written import Written
 
 _CONFIG = "config.json"
 _FILES = {

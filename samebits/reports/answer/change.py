@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import has_other_size
@@ -11,18 +11,16 @@ from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.rule import RAISED, STATE, UNSTABLE
 from samebits.questions.registry import by_code, codes_explaining, is_about, rules
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
+from samebits.records.trace import Cause
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import kind_words, shown_cause
 from samebits.reports.cell.graft import graft_in_short
 from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Failure
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-    from samebits.records.trace import Cause
 
 MAX_MESSAGE = 120
 _SEEN = ("logits", "outputs", "decode")

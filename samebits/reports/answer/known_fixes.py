@@ -9,18 +9,15 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import yaml
 from packaging.version import InvalidVersion, Version
 from pydantic import Field
 
+from samebits.records.comparison import CellResult
 from samebits.records.record import Record
-from samebits.records.trace import FAMILY, GIVEN, CauseKind
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.trace import Cause
+from samebits.records.trace import FAMILY, GIVEN, Cause, CauseKind
 
 Place = tuple[str, str]
 """A folder of transformers/models, and a function."""

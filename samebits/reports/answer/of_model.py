@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer.change import change, sizes_beyond_rounding, where
 from samebits.reports.answer.releases import are_neighbours, distinct, listed, release
 from samebits.reports.answer.remedy import command, remedy
@@ -20,10 +22,6 @@ from samebits.reports.stories import (
     is_reference,
 )
 from samebits.text.lists import grouped
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row
 
 WORST_FIRST = (
     Verdict.FAILED,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 _MINOR = re.compile(r"(\d+)\.(\d+)")
 _LAST_OF_4, _FIRST_OF_5 = (4, 57), (5, 0)
 
+from samebits.records.report import Report
 from samebits.text.names import spanned
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 
 def release(stack: str, report: Report) -> str:

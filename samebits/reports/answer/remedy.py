@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from samebits.compare.describe import some
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.packages import NEEDED
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Finding, RuleText
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import (
+    Side,
     checks_broken,
     faults,
     has_started,
@@ -19,19 +23,10 @@ from samebits.reports.answer.side import (
     raises,
     sound,
 )
-from samebits.reports.beside import defects, raising_uses
+from samebits.reports.beside import Defect, defects, raising_uses
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding, RuleText
-    from samebits.records.report import Report, Row
-    from samebits.reports.answer.side import Side
-    from samebits.reports.beside import Defect
 
 MAX_REMEDY = 150
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)

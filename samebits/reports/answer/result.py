@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.registry import signal_names
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS, UNASKED
 from samebits.questions import questions
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import Report
 from samebits.reports.answer.of_model import WORST_FIRST, answer, kind_of
 from samebits.reports.beside import limits_beside
 from samebits.reports.stories import is_reference
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
 
 _WORDS = {
     Verdict.FAILED: ("fails", "fail"),

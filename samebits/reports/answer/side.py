@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.compare.describe import some
 from samebits.diagnose.failing import failing_signals
@@ -13,17 +13,15 @@ from samebits.findings.rulebook import plain_title
 from samebits.jobs.cells import NOT_STARTED
 from samebits.questions import questions
 from samebits.questions.registry import codes_explaining, rules
+from samebits.records.comparison import CellResult
+from samebits.records.finding import RuleText
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer.change import only_draws, other_form
 from samebits.reports.answer.known_fixes import blamed
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import RuleText
-    from samebits.records.report import Report, Row
 
 _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
 """Kind of a finding -> what it says of a release."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from samebits.records.capsule import Capsule
+from samebits.records.comparison import CellResult
 from samebits.text.blocks import below, bullets, link, titled
 from samebits.text.markdown import Markdown, code, fill
-
-if TYPE_CHECKING:
-    from samebits.records.capsule import Capsule
-    from samebits.records.comparison import CellResult
 
 
 def capsules_of(cells: Iterable[CellResult], above: str = "") -> Markdown:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import CellResult
+from samebits.records.trace import Cause, CauseKind, Side, SourceDiff
 from samebits.text.blocks import bullets, codes, details, fence, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.trace import Cause, CauseKind, Side, SourceDiff
 
 MAX_DIFFS = 1
 """Limit for the functions whose change is shown; report.json has them all."""

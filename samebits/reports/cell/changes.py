@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, material_changes, paired_calls
+from samebits.records.comparison import CellResult, FactChange
+from samebits.records.report import Row
 from samebits.reports.stories import Shared, Story, joined_lines
 from samebits.text.blocks import below, details, folded, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult, FactChange
-    from samebits.records.report import Row
 
 LIKELY_KINDS = ("attention.kernel", "weights layout", "load", "config")
 """Kinds of changes that are shown first; the most frequent causes lead."""

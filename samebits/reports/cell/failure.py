@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.records.capture import Failure, Frame
+from samebits.records.code import Symbol
 from samebits.text.blocks import bullets, codes, page, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Failure, Frame
-    from samebits.records.code import Symbol
-
 
 _PYTHON_OWNERS = {*dir(builtins), "NoneType"}
 """Owners whose names no release changes: a list without ``keys`` hints at no other place."""

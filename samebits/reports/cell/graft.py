@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from samebits.records.comparison import CellResult
+from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
 from samebits.text.blocks import bullets, page
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.graft import Graft
 
 
 def grafts_of(cell: CellResult) -> Markdown:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Status, Step
 from samebits.text.blocks import page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Status, Step
 
 _MEANING: dict[Status, str] = {
     "follows": "it differs, but so does something that it is computed from",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.capture import Failure, Frame, Skip
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import ExpectedReport, Row
 from samebits.reports.cell.cause import causes_of
 from samebits.reports.cell.changes import changes
 from samebits.reports.cell.failure import failure_places
@@ -29,11 +31,6 @@ from samebits.text.blocks import below, bullets, codes, fence, heading, linked, 
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Failure, Frame, Skip
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, Row
 
 MAX_FRAMES = 4
 """Limit for the frames of a traceback that are shown unfolded."""

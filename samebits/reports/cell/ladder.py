@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import CellResult
+from samebits.records.ladder import (
+    AtRisk,
+    Flip,
+    Kind,
+    Ladder,
+    LadderStep,
+    Rule,
+    Side,
+    SplitJudgement,
+)
 from samebits.text.blocks import below, bullets, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, number, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.ladder import (
-        AtRisk,
-        Flip,
-        Kind,
-        Ladder,
-        LadderStep,
-        Rule,
-        Side,
-        SplitJudgement,
-    )
 
 KIND_WORDS: dict[Kind, str] = {
     "same": "the same bits",

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import (
+    CellResult,
+    Extreme,
+    ItemComparison,
+    Metrics,
+    SignalComparison,
+    TokenSplit,
+)
+from samebits.records.ids import Signal
+from samebits.records.tensor import TensorRef
 from samebits.text.blocks import below, bullets, folded, page, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import (
-        CellResult,
-        Extreme,
-        ItemComparison,
-        Metrics,
-        SignalComparison,
-        TokenSplit,
-    )
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
 
 NUMBER_HEADERS = (
     "max abs",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from samebits.jobs.cells import NOT_STARTED
+from samebits.records.comparison import CellResult
 from samebits.records.compat import CompatFile, CompatModel, CompatRange, CompatRelease, State
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer import of_cell
 from samebits.reports.answer.side import faults
 from samebits.reports.upgrade import change_between
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row
 
 PATH = "compat.json"
 MARK = ' "format": "samebits-compat"'

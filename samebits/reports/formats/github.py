@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.workflow import Level, annotation
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, short_advice
+from samebits.records.comparison import CellResult
+from samebits.records.report import Report
 from samebits.reports.answer import of_cell
 from samebits.reports.head import notes
 from samebits.reports.plain import Place, advice, beginning, explaining_codes, on_one_line
@@ -21,10 +23,6 @@ from samebits.reports.stories import Story, Trouble, places, stories, troubles, 
 from samebits.text.blocks import bullets, heading, page
 from samebits.text.markdown import Markdown, fill, prose, shorten
 from samebits.text.numbers import count
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
 
 PATH = "job-summary.md"
 MAX_BYTES = 1_000_000

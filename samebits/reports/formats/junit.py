@@ -9,19 +9,17 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from samebits.diagnose.exit_code import FAIL, UNASKED, fails
+from samebits.records.comparison import CellResult
+from samebits.records.report import Report
 from samebits.reports.answer import of_cell
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice, beginning, on_one_line, why_skipped
 from samebits.reports.stories import verdict_word
 from samebits.text.lists import grouped
 from samebits.text.markdown import shorten, visible
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
 
 PATH = "junit.xml"
 MAX_LINE = 2000

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.report import Report
 from samebits.reports import document, packed
 from samebits.reports.formats import compat, github, junit
 from samebits.reports.html import site
 from samebits.reports.html.addresses import HOME, MARK, model_page
 from samebits.text.names import page_path
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 JSON = "json"
 """The format that is always written: it has all facts, and lists the files of the others."""

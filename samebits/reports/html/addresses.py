@@ -6,13 +6,10 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from samebits.records.ids import CellId
 from samebits.text.names import page_path
-
-if TYPE_CHECKING:
-    from samebits.records.ids import CellId
 
 HOME = "report.html"
 """The first page, beside report.md."""

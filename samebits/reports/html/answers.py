@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.finding_pages import KINDS
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Finding
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer import answers, faults, kind_of, of_cell
 from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
 from samebits.reports.html.states import class_of
@@ -14,11 +17,6 @@ from samebits.reports.plain import explaining_codes
 from samebits.text.markdown import clip
 from samebits.text.names import spanned
 from samebits.text.numbers import rounded_ulp
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding
-    from samebits.records.report import Report, Row
 
 MAX_CHANGE = 120
 """Limit for the characters of what changed in one of several models: a number fits, an exception has more."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.sections.releases import upstream
 from samebits.text.lists import grouped
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 _SHADES = 6
 """Colours of letters; the letter itself stands in the strip, too."""

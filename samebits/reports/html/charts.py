@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from samebits.records.comparison import CellResult
+from samebits.records.ladder import LadderStep
 from samebits.text.chart import (
     Chart,
     distance_text,
@@ -17,10 +19,6 @@ from samebits.text.chart import (
 )
 from samebits.text.markdown import visible
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.ladder import LadderStep
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """dtype -> unit roundoff: the largest relative error of one rounding."""

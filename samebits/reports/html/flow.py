@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
 from samebits.records.ids import EXPLANATORY
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
 
 MAX_EQUAL = 3
 """Neighbouring layers with the same outcome up to which each has a box of its own."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.records.ids import EXPLANATORY, Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.html.addresses import HOME, Addresses, anchor, model_page
+from samebits.reports.html.answers import Answers
 from samebits.reports.html.states import SEVERITY, State, class_of, rank_of, state
 from samebits.reports.stories import QUIET, is_quiet
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
-    from samebits.reports.html.answers import Answers
 
 NEW = "new"
 """Listed among the verdicts of a row with a difference that fails the run."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from samebits.questions import questions
+from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
+from samebits.records.finding import Finding, RuleText
+from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
+from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
 from samebits.records.trace import GIVEN, Cause, Side
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
@@ -30,17 +34,11 @@ from samebits.reports.stories import (
     rest_in_words,
     row_name,
 )
+from samebits.text.chart import Chart
 from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
 from samebits.text.names import spanned
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
-    from samebits.records.finding import Finding, RuleText
-    from samebits.records.graft import Graft
-    from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
-    from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (
     ("op", "operation"),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
+from samebits.records.comparison import CellResult
 from samebits.records.record import Record
+from samebits.records.report import Report
 from samebits.reports import again, packed
 from samebits.reports.html.charts import charts_of
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report
-    from samebits.text.chart import Chart
+from samebits.text.chart import Chart
 
 SCALE = 2.0
 """Pixels of a PNG for each point of the chart."""

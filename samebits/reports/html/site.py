@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import (
     Environment,
@@ -19,7 +19,9 @@ from jinja2 import (
 from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
+from samebits.records.finding import RuleText
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports import upgrade
 from samebits.reports.answer import (
     answers,
@@ -53,10 +55,6 @@ from samebits.text.markdown import visible
 from samebits.text.moments import moment
 from samebits.text.names import page_path, spanned
 from samebits.text.numbers import duration, number
-
-if TYPE_CHECKING:
-    from samebits.records.finding import RuleText
-    from samebits.records.report import Report, Row
 
 _HERE = Path(__file__).parent
 _ASSETS = _HERE / "assets"

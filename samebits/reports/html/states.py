@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
 from samebits.reports.stories import QUIET, cell_in_short, verdict_word
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
 
 SEVERITY = (
     Verdict.FAILED,

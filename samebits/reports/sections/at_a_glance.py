@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import ExpectedReport, Report
 from samebits.reports.answer.of_model import way_of
 from samebits.reports.answer.releases import release
 from samebits.reports.commands import compare_two
@@ -18,10 +20,6 @@ from samebits.text.blocks import below, first_of, heading, link, page, table, ti
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, Report
 
 COLUMNS = {
     Verdict.IDENTICAL: "same bits",

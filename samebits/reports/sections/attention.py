@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from samebits.records.capture import AttentionCall, AttentionSignal
+from samebits.records.report import Report, Row
 from samebits.text.blocks import below, first_of, folded, heading, page, table, titled
 from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.capture import AttentionCall, AttentionSignal
-    from samebits.records.report import Report, Row
 
 FACT_HEADERS = ["attention", "function", "enable_gqa", "is_causal", "mask", "ATen kernel"]
 

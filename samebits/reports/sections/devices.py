@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from samebits.records.device import DeviceProbe, DeviceProbeName
+from samebits.records.report import Report
+from samebits.records.settings import By, SettingChange
 from samebits.text.blocks import heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, prose
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
-    from samebits.records.settings import By, SettingChange
 
 _SET_BY: dict[By, str] = {
     "import": "the import of transformers",

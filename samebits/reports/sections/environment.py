@@ -5,9 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.records.report import (
+    CheckpointReport,
+    MachineReport,
+    PackagesReport,
+    Report,
+    StackReport,
+)
 from samebits.text.blocks import (
     below,
     bullets,
@@ -23,15 +29,6 @@ from samebits.text.blocks import (
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import (
-        CheckpointReport,
-        MachineReport,
-        PackagesReport,
-        Report,
-        StackReport,
-    )
 
 MAX_MODELS = 3
 """Models whose code is named in one line."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import ExpectedReport, Report, Row
 from samebits.reports.stories import row_name
 from samebits.text.blocks import below, codes, details, folded, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, Report, Row
 
 TITLE = "Remarks on cells without a difference"
 

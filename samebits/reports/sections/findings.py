@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.base.finding_pages import KINDS
 from samebits.findings.rulebook import background, plain_title, remedy, short_advice, title
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Finding, RuleText
+from samebits.records.report import Report, Row
 from samebits.reports.answer import first_sentences
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen
 from samebits.reports.stories import holds
@@ -15,11 +18,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.finding import Finding, RuleText
-    from samebits.records.report import Report, Row
 
 TITLE = "Findings"
 MAX_MODELS = 8

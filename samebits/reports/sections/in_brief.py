@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, text_with_code, title
+from samebits.records.finding import RuleText
+from samebits.records.report import Report
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
+from samebits.reports.beside import Defect as Beside
 from samebits.reports.beside import alone, defects, of_releases
 from samebits.reports.plain import KINDS, mended, remedy_as_seen
 from samebits.reports.sections.at_a_glance import COLUMNS
@@ -19,11 +22,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path, spanned
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from samebits.records.finding import RuleText
-    from samebits.records.report import Report
-    from samebits.reports.beside import Defect as Beside
 
 FINDINGS = "findings.md"
 VERDICTS = "verdicts.md"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from samebits.records.provenance import Provenance, RoundTrip, Source
+from samebits.records.report import LoadReport, Report, Row
 from samebits.text.blocks import bullets, codes, details, heading, link, page, slug, table, titled
 from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import numbered, page_path
 from samebits.text.numbers import count, duration, part, plural
-
-if TYPE_CHECKING:
-    from samebits.records.report import LoadReport, Report, Row
 
 TITLE = "Loading"
 

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from samebits.diagnose.everywhere import everywhere, is_everywhere
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Level, Verdict
+from samebits.records.report import Report, Row, StackReport
 from samebits.reports.answer import faults, result, worst_first
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.paged import has_page
@@ -34,10 +36,6 @@ from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, joi
 from samebits.text.moments import moment
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row, StackReport
 
 COUNTED = {
     Verdict.FAILED: ("failed", "failed"),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits.questions import questions
+from samebits.records.report import Report, Row
 from samebits.reports.sections import attention, expected
 from samebits.reports.sections.findings import has_findings
 from samebits.reports.sections.loading import has_unclean_loads
 from samebits.reports.stories import is_quiet
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 
 def has_page(rows: list[Row], report: Report) -> bool:

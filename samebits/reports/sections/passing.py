@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.report import ExpectedReport, Row
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
@@ -16,10 +18,6 @@ from samebits.text.blocks import heading, link, linked, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, Row
 
 TITLE = "Differences that do not fail the run"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
 from samebits.compare.registry import signal_names
+from samebits.records.comparison import CellResult, SignalComparison
 from samebits.records.ids import Signal, Verdict
+from samebits.records.ladder import Kind
+from samebits.records.report import Report, Row
 from samebits.records.subject import Reason
 from samebits.reports.cell.ladder import KIND_WORDS, informing_steps_of
 from samebits.reports.cell.tensors import signal_items
@@ -15,11 +17,6 @@ from samebits.reports.stories import row_name
 from samebits.text.blocks import below, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import count
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult, SignalComparison
-    from samebits.records.ladder import Kind
-    from samebits.records.report import Report, Row
 
 TITLE = "Probes of your own"
 NOT_OBSERVED = "\N{EN DASH}"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from samebits.records.band import Band
+from samebits.records.report import Report, Row
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import row_name
 from samebits.text.blocks import codes, heading, page, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.band import Band
-    from samebits.records.report import Report, Row
 
 _COMPARE = "https://github.com/huggingface/transformers/compare"
 _RANGE = "\N{EN DASH}"

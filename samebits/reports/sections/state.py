@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from samebits.records.report import Report, Row
+from samebits.records.state import StateSignal
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import first_of, size
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
-    from samebits.records.state import StateSignal
 
 TITLE = "One call changes the next"
 INTRO = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import plain_title, text_with_code
+from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports.answer import Answer, answers, is_quiet, kind_of, only_rounding
 from samebits.reports.beside import defects
 from samebits.text.blocks import first_of, heading, link, page, table
@@ -14,10 +15,6 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path, spanned
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.ids import Verdict
-    from samebits.records.report import Report, Row
 
 MAX_NAMES = 12
 MAX_OF_KIND = 6

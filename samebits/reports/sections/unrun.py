@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from samebits.records.capture import UnrunModule
+from samebits.records.ids import Level
+from samebits.records.report import Report, Row
 from samebits.text.blocks import below, bullets, heading, page
 from samebits.text.lists import group_equal, grouped
 from samebits.text.markdown import Markdown, fill
 from samebits.text.numbers import count, first_of, plural
-
-if TYPE_CHECKING:
-    from samebits.records.capture import UnrunModule
-    from samebits.records.ids import Level
-    from samebits.records.report import Report, Row
 
 TITLE, PROMPTS = "Not run by any prompt", "What the prompts hold"
 INTRO = (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
+from samebits.records.comparison import CellResult
+from samebits.records.report import ExpectedReport, Report
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
@@ -25,10 +26,6 @@ from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-    from samebits.records.report import ExpectedReport, Report
 
 MAX_REASON = 160
 """Limit in characters for the reason why a difference is expected; the section of expected
