@@ -17,17 +17,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 from bench.known import ZOO
 from bench.place import ROOT
+from samebits.records.report import Report
 from samebits.reports import again
 from samebits.reports.packed import NAME
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 DEVICE = "cuda"
 VARIANT = "float32-default"

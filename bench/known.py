@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.finding_pages import finding_page
 from samebits.findings.rulebook import text_with_code
 from samebits.questions.registry import rules
 from samebits.questions.relations.lines import breaks
 from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row
 from samebits.reports import again
 from samebits.reports.answer import Answer, answers, faults, first_sentences, is_quiet
 from samebits.reports.answer.side import sound
@@ -25,9 +25,6 @@ from samebits.text.blocks import heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import page_path
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report, Row
 
 ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "reports" / "zoo"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bench import page
 from bench.machine import machine
@@ -28,12 +28,9 @@ from bench.place import ROOT
 from bench.real_size import LEVELS
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import signals_of
+from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.report import Report, Row
-
-if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
-
 
 FORMAT_VERSION = 1
 # History of FORMAT_VERSION:

@@ -6,16 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.atlas import book
+from bench.atlas.book import Change
+from samebits.records.compat import CompatFile, CompatModel, CompatRange, Step
 from samebits.text.blocks import bullets, heading, link, page, table
 from samebits.text.markdown import Markdown, fill, join, prose
 from samebits.text.numbers import count, plural
-
-if TYPE_CHECKING:
-    from bench.atlas.book import Change
-    from samebits.records.compat import CompatFile, CompatModel, CompatRange, Step
 
 DOCS = Path(__file__).parents[2] / "docs"
 INDEX = "atlas.md"

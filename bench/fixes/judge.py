@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from bench.fixes.proof import Case
 from bench.recall.cases import PASSING
 from bench.recall.judge import codes, differing, line, places
 from samebits.questions.changes.section import SHOWN
-
-if TYPE_CHECKING:
-    from bench.fixes.proof import Case
 
 Cell = dict[str, Any]
 _FACTS = (

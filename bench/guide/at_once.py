@@ -7,13 +7,11 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bench.guide.cases import Defaults, Lint
 from samebits.defaults import command as defaults
 from samebits.lint import command as linter
-
-if TYPE_CHECKING:
-    from bench.guide.cases import Defaults, Lint
 
 Shown = dict[str, Any]
 """found, named, alarm, cause and reason of an item."""

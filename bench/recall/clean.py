@@ -14,13 +14,11 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from bench.place import Place
 from bench.recall.cases import SWITCHES, Pair, zoo
 from bench.recall.judge import codes, line
-
-if TYPE_CHECKING:
-    from bench.place import Place
 
 EXECUTED = Path(__file__).with_name("executed.py")
 OWN = "models/"

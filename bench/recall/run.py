@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from bench.place import Place
+from bench.recall.cases import Group
 from bench.recall.judge import judge
 from bench.recall.parts import Part, Progress, kept
-
-if TYPE_CHECKING:
-    from bench.recall.cases import Group
 
 OPTIONS = ("--no-repro", "--format", "junit")
 

@@ -18,11 +18,12 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.memory import anonymous_bytes, descendants
 from samebits import cli
 from samebits.base.digests import digest_of
+from samebits.matrix.spec import StackSpec
 from samebits.pipeline import cluster, opening, run
 from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
@@ -30,9 +31,6 @@ from samebits.stacks import probes
 from samebits.stacks.build import Stack
 from samebits.terminal.progress import Progress
 from samebits.text.terminal import PLAIN
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import StackSpec
 
 COMMON = "common.json"
 """File with what all captures have in common, beside the folders of the matrices."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from bench.stated import written
+from bench.stated.sources import Stated
 from bench.stated.values import Inside, Part, UnstatedError
 from samebits.defaults.table import Table
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from bench.stated.sources import Stated
 
 _RELEASE = "this"
 

@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from bench.stated.values import KWARGS, RENAMES, SELF, Held, Part, Scope, UnstatedError
+from pydantic import JsonValue
+
+from bench.stated.values import KWARGS, RENAMES, SELF, Held, Inside, Part, Scope, UnstatedError
 from samebits.defaults.rope import FACTOR, OWN
 from samebits.defaults.rope import FIELD as ROPE
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from bench.stated.values import Inside
 
 KINDS: Final = {
     "config": re.compile(r"(models/.*/)?configuration_\w+\.py"),

@@ -8,12 +8,11 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+from pydantic import JsonValue
 
 from samebits.defaults.table import renamed
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
 
 _RESAMPLING: Final = {
     "NEAREST": 0,

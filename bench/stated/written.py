@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from bench.stated.sources import Stated
 from samebits.defaults.table import FIELDS, History, Table
-
-if TYPE_CHECKING:
-    from bench.stated.sources import Stated
 
 FORMAT_VERSION: Final = 1
 _COMPACT: Final[dict[str, Any]] = {"separators": (",", ":")}

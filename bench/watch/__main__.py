@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -25,6 +25,7 @@ from samebits.bisect.history import History
 from samebits.matrix import load, yamltext
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.records.report import Report
 from samebits.reports import json as report_json
 from samebits.reports.cell.cause import shown_cause
 from samebits.stacks.places import checks_folder
@@ -33,9 +34,6 @@ from samebits.terminal.progress import silent
 from samebits.watch.causes import Group, night_of
 from samebits.watch.nights import changes
 from samebits.watch.records import WatchFile
-
-if TYPE_CHECKING:
-    from samebits.records.report import Report
 
 MATRIX = ROOT / "examples" / "github" / "watch.yaml"
 FOLDER = WORK / "watch"
