@@ -234,8 +234,7 @@ def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, 
     def write(*_, **__):
         Finalised()
         time.sleep(0 if late else 30)
-        msg = "the end"
-        raise SelectionError(msg)
+        raise SelectionError("the end")
 
     monkeypatch.setattr("samebits.cli.report.write", write)
     if late:  # a slow machine must not send it before the run has ended

@@ -133,8 +133,7 @@ class FakeBench:
     def _rebuild(self, stack_id, lock, python):
         self.world.builds.append((lock, python))
         if self.world.fails and self.world.fails in lock:
-            msg = "the index cannot be reached"
-            raise StackError(msg)
+            raise StackError("the index cannot be reached")
         return built_stack(stack_id)
 
     def rebuilt(self, stack):

@@ -236,8 +236,7 @@ class Raising(LastToken):
 
     def forward(self, input_ids=None, attention_mask=None, labels=None):
         if labels is not None:
-            msg = "no loss"
-            raise ValueError(msg)
+            raise ValueError("no loss")
         return super().forward(input_ids, attention_mask)
 
 

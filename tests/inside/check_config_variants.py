@@ -62,11 +62,9 @@ class Picky(transformers.PreTrainedModel):
     def __init__(self, config):
         super().__init__(config)
         if config.one and config.two:
-            msg = "one refuses two"
-            raise ValueError(msg)
+            raise ValueError("one refuses two")
         if config.three:
-            msg = "three is for nobody"
-            raise ValueError(msg)
+            raise ValueError("three is for nobody")
         self.line = torch.nn.Linear(2, 2, bias=config.one)
         self.post_init()
 

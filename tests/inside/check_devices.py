@@ -203,8 +203,7 @@ def synchronizing(answer):
 
 
 def broken():
-    msg = "CUDA error: misaligned address\nCompile with TORCH_USE_CUDA_DSA"
-    raise RuntimeError(msg)
+    raise RuntimeError("CUDA error: misaligned address\nCompile with TORCH_USE_CUDA_DSA")
 
 
 def test_an_exception_on_a_lost_device_ends_the_process_and_another_one_is_a_result():
@@ -313,8 +312,7 @@ def test_a_way_that_raises_is_skipped_and_one_that_computes_otherwise_is_measure
 
     @contextmanager
     def refusing(subject):
-        msg = "no kernel image is available"
-        raise RuntimeError(msg)
+        raise RuntimeError("no kernel image is available")
         yield
 
     real = on_device.PROBES

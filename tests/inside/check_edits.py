@@ -288,8 +288,7 @@ class FromDisk(transformers.LlamaForCausalLM):
     def save_pretrained(self, folder, **kwargs):
         then = getattr(self, "on_disk", "as it is")
         if then == "refused":
-            msg = "no data"
-            raise NotImplementedError(msg)
+            raise NotImplementedError("no data")
         if then == "zeros":
             self.model.norm.weight.data.zero_()
         if then == "more":

@@ -21,8 +21,7 @@ class Planted(transformers.LlamaForCausalLM):
 
     def forward(self, input_ids=None, inputs_embeds=None, **kwargs):
         if self.plant == "refused" and inputs_embeds is not None:
-            msg = "embeddings are not taken"
-            raise ValueError(msg)
+            raise ValueError("embeddings are not taken")
         if self.plant == "scaled" and input_ids is not None:
             inputs_embeds = self.get_input_embeddings()(input_ids) * 32**0.5
             input_ids = None

@@ -12,8 +12,7 @@ from tiny import model
 
 
 def import_protobuf_decode_error():
-    msg = "requires the protobuf library"
-    raise ImportError(msg)
+    raise ImportError("requires the protobuf library")
 
 
 def loads():

@@ -35,8 +35,7 @@ class Looking(torch.nn.Module):
                 seen = seen[:1].expand_as(seen)
             places = input_ids == IMAGE
             if kind == "needs one in each row" and len(pixel_values) < len(input_ids):
-                msg = "images"
-                raise ValueError(msg)
+                raise ValueError("images")
             if kind == "by row":
                 places[:, 1] = torch.arange(len(places)) < len(pixel_values)
                 places[:, 2:] = False

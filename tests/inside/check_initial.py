@@ -189,8 +189,7 @@ def test_a_planted_head_with_unwritten_memory_is_seen_and_its_twin_is_not():
 def test_what_raises_is_a_result():
     class Raises(Clean):
         def _init_weights(self, module):
-            msg = "planted"
-            raise KeyError(msg)
+            raise KeyError("planted")
 
     facts = made_by(Raises)["made"]["from_config"]
     assert facts["raised"].startswith("KeyError: 'planted'"), facts

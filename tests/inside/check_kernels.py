@@ -87,8 +87,7 @@ def test_it_is_not_tried_where_attention_is_eager_or_eager_attention_cannot_be_l
     assert skip["reason"] == "its attention is not SDPA"
 
     def refuses():
-        msg = "no eager attention"
-        raise ValueError(msg)
+        raise ValueError("no eager attention")
 
     (skip,) = kernels.observe(model(), [("short", PROMPT)], refuses).inapplicable
     assert "no eager attention" in skip["reason"]

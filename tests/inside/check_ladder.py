@@ -114,8 +114,7 @@ def test_tokens_are_forced_row_by_row_and_step_by_step():
 def test_a_refusal_is_a_fact_and_ends_nothing():
     refused = {}
     with ladder._refusal_noted(refused, "forward short"):
-        msg = "no float64\nhere"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("no float64\nhere")
     assert refused == {"forward short": "NotImplementedError: no float64 here"}
 
 
@@ -321,8 +320,7 @@ def test_what_refuses_to_run_again_says_so():
     class Once(Placed):
         def forward(self, x):
             if self.calls:
-                msg = "no room"
-                raise MemoryError(msg)
+                raise MemoryError("no room")
             return super().forward(x)
 
     found, _ = again(Once(4))

@@ -98,8 +98,7 @@ class Forecaster(torch.nn.Module):
 
     def forward(self, past_values, past_time_features):
         if self.plant and past_values.ndim != 2:
-            msg = "Tensors must have same number of dimensions"
-            raise RuntimeError(msg)
+            raise RuntimeError("Tensors must have same number of dimensions")
         return {"last_hidden_state": past_values * 2}
 
 

@@ -85,8 +85,7 @@ def test_a_model_is_loaded_without_the_tokenizer_that_does_not_load():
     loader = load.load_tokenizer
 
     def refuses(_source):
-        msg = "Tokenizer class NeverHeardOfTokenizer does not exist"
-        raise ValueError(msg)
+        raise ValueError("Tokenizer class NeverHeardOfTokenizer does not exist")
 
     load.load_tokenizer = refuses
     try:

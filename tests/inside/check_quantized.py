@@ -49,8 +49,7 @@ def raised_in_a_load(call):
     except Exception as error:
         assert quantizer is not None
         return error
-    msg = "it does not raise"
-    raise AssertionError(msg)
+    raise AssertionError("it does not raise")
 
 
 def test_a_refusal_for_want_of_a_gpu_is_the_machine():
@@ -73,8 +72,7 @@ def test_a_refusal_for_want_of_a_package_is_not():
 
 def test_a_driver_that_is_missing_below_a_quantised_load_is_the_machine():
     def in_the_linker():
-        msg = "libcudart.so.12: cannot open shared object file"
-        raise ImportError(msg)
+        raise ImportError("libcudart.so.12: cannot open shared object file")
 
     assert "no GPU" in missing(raised_in_a_load(lambda: torch.zeros(1, device="cuda")))
     assert "no GPU" in missing(raised_in_a_load(in_the_linker))
@@ -82,8 +80,7 @@ def test_a_driver_that_is_missing_below_a_quantised_load_is_the_machine():
 
 def test_other_exceptions_of_a_load_are_not():
     def of_the_release():
-        msg = "size mismatch on CUDA weights"
-        raise RuntimeError(msg)
+        raise RuntimeError("size mismatch on CUDA weights")
 
     assert missing(raised_in_a_load(of_the_release)) == ""
     assert missing(None) == ""

@@ -41,8 +41,7 @@ class Encoder(torch.nn.Module):
         if self.defect == "counts calls":
             scores = scores * self.n_calls
         if self.defect == "refuses pairs" and len(features) > 1:
-            msg = "one row at a time"
-            raise ValueError(msg)
+            raise ValueError("one row at a time")
         if self.defect == "draws all":
             states, mean, scores = (t + torch.rand_like(t) for t in (states, mean, scores))
         table = scores @ scores.T  # all rows against all rows

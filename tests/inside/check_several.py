@@ -99,8 +99,7 @@ def test_beams_with_the_image_of_another_row_are_seen():
 def test_images_that_cannot_be_repeated_are_an_exception():
     def refusing(*_args, expand_size=1, input_ids=None, is_encoder_decoder=False, **kwargs):
         if expand_size > 1:
-            msg = "split_with_sizes expects split_sizes to sum exactly to 96"
-            raise RuntimeError(msg)
+            raise RuntimeError("split_with_sizes expects split_sizes to sum exactly to 96")
         return input_ids, kwargs
 
     kind = type(subject_of("llava").model)

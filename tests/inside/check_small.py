@@ -218,8 +218,7 @@ def test_a_class_that_refuses_every_other_config_has_none():
 
     def refuse(self, config, *args, **kwargs):
         if config.num_hidden_layers < 20:
-            msg = "this class wants twenty layers"
-            raise ValueError(msg)
+            raise ValueError("this class wants twenty layers")
         plain(self, config, *args, **kwargs)
 
     transformers.LlamaForCausalLM.__init__ = refuse

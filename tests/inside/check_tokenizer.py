@@ -216,8 +216,7 @@ def test_a_tokenizer_that_cannot_be_saved_is_a_result():
     tokenizer = load_tokenizer(source(folder()))
 
     def refuse(*_, **__):
-        msg = "no"
-        raise OSError(msg)
+        raise OSError("no")
 
     tokenizer.save_pretrained = refuse
     found = cell_tokenizer.facts(tokenizer, {}, source(folder()))

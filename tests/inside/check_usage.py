@@ -319,8 +319,7 @@ def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
             return original(ids, **arguments)
         left.append(hasattr(made, "_cache"))
         made._cache = transformers.DynamicCache()
-        msg = "half made"
-        raise RuntimeError(msg)
+        raise RuntimeError("half made")
 
     made.generate = generating
     outcome = ask(generate.caches, made)
@@ -448,8 +447,7 @@ def test_a_method_that_raises_or_needs_more_says_so():
     subject = clip()
 
     def broken(input_ids):
-        msg = "no pooler"
-        raise TypeError(msg)
+        raise TypeError("no pooler")
 
     subject.model.get_text_features = broken
     subject.model.get_image_features = lambda pixel_values, boxes: pixel_values

@@ -32,8 +32,7 @@ class Speaking(torch.nn.Module):
 
     def generate(self, input_ids=None, speaker="one", return_audio=None, **options):
         if self.plant == "twice":
-            msg = "multiple values for an argument"
-            raise TypeError(msg)
+            raise TypeError("multiple values for an argument")
         assert options["talker_do_sample"] is False
         self.ids = input_ids.tolist()
         return input_ids, torch.zeros(1, 1, options["talker_max_new_tokens"] * 10)

@@ -77,8 +77,7 @@ def test_a_refusal_is_an_answer():
 
     def generate(*args, **kwargs):
         if kwargs.get("num_beams") == 3:
-            msg = "no beams here"
-            raise ValueError(msg)
+            raise ValueError("no beams here")
         return plain(*args, **kwargs)
 
     made.generate = generate

@@ -7,5 +7,4 @@ def raised(kind, function, *arguments, **options):
         function(*arguments, **options)
     except kind as error:
         return error
-    msg = f"{kind.__name__} was not raised"
-    raise AssertionError(msg)
+    raise AssertionError(f"{kind.__name__} was not raised")

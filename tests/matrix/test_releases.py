@@ -36,8 +36,7 @@ class Index:
         pattern = release_pattern(spec.transformers).replace(".", r"\.").replace("*", ".*")
         fitting = [v for v in self.released if re.fullmatch(pattern, v)]
         if not fitting:
-            msg = f"stack {spec.id}: no resolution"
-            raise StackError(msg)
+            raise StackError(f"stack {spec.id}: no resolution")
         return fitting[-1]
 
     def below(self, spec, version, oldest):

@@ -34,8 +34,7 @@ class Ray:
 
     def init(self, **fields):
         if fields["address"] == "ray://nobody:1":
-            msg = "no answer of /home/user/x"
-            raise ConnectionError(msg)
+            raise ConnectionError("no answer of /home/user/x")
         self.connected.append(fields)
 
     def nodes(self):
@@ -66,8 +65,7 @@ class Ray:
 
     def get(self, reference):
         if reference in self.failing:
-            msg = "traceback\nRuntimeError: samebits ended with 2"
-            raise RuntimeError(msg)
+            raise RuntimeError("traceback\nRuntimeError: samebits ended with 2")
 
 
 def test_a_task_has_one_stack_and_so_many_cells(monkeypatch):

@@ -181,8 +181,7 @@ class Module:
 class Vision(Module):
     def forward(self, pixel_values=None):
         if pixel_values is None:
-            msg = "You have to specify pixel_values"
-            raise ValueError(msg)
+            raise ValueError("You have to specify pixel_values")
         return pixel_values
 
 
@@ -201,8 +200,7 @@ class Checks(Module):
 
     def check(self, embeddings):
         if embeddings is None:
-            msg = "embeddings must be given.\nRead the card."
-            raise TypeError(msg)
+            raise TypeError("embeddings must be given.\nRead the card.")
 
 
 LOST = {
@@ -260,8 +258,7 @@ class Raises(Module):
             return Vision().forward(None)
         if self.how == "an input that was there":
             pixel_values = input_ids
-            msg = "pixel_values are not of this model's size"
-            raise ValueError(msg)
+            raise ValueError("pixel_values are not of this model's size")
         return int("pixel_values")
 
 
@@ -326,8 +323,7 @@ def test_everything_else_that_a_forward_raises_is_its_failure(how):
 
 def test_an_exception_that_came_from_outside_of_forward_is_no_refusal():
     def generate(pixel_values=None):
-        msg = "pixel_values are missing"
-        raise ValueError(msg)
+        raise ValueError("pixel_values are missing")
 
     with pytest.raises(ValueError, match="missing") as error:
         generate()

@@ -98,8 +98,7 @@ def check_one(words, *, whole):
     elif program == "samebits":
         check_samebits(rest, whole=whole)
     else:
-        msg = f"an unknown program: {program}"
-        raise WrongCommand(msg)
+        raise WrongCommand(f"an unknown program: {program}")
 
 
 def check_nox(words, *, whole):
@@ -110,13 +109,11 @@ def check_nox(words, *, whole):
     )
     if words[:1] != ["-s"]:
         if words != ["-l"]:
-            msg = f"nox {' '.join(words)}: no session"
-            raise WrongCommand(msg)
+            raise WrongCommand(f"nox {' '.join(words)}: no session")
         return
     for name in words[1:]:
         if re.sub(r"\(.*\)$", "", name) not in sessions():
-            msg = f"there is no session {name}"
-            raise WrongCommand(msg)
+            raise WrongCommand(f"there is no session {name}")
     command = RUN_A_MATRIX.get(re.sub(r"\(.*\)$", "", words[1]))
     if after and command:
         check_samebits([command, *after], whole=whole)
@@ -127,8 +124,7 @@ def check_samebits(words, *, whole):
     if not whole and name.isupper():
         return
     if name not in parsers():
-        msg = f"there is no command {name}"
-        raise WrongCommand(msg)
+        raise WrongCommand(f"there is no command {name}")
     parser = parsers()[name]
     if not whole:
         check_options(parser, arguments)
@@ -138,11 +134,9 @@ def check_samebits(words, *, whole):
     try:
         _, unknown = parser.parse_known_args(arguments)
     except (SystemExit, argparse.ArgumentError) as error:
-        msg = f"samebits {' '.join(words)}: {error}"
-        raise WrongCommand(msg) from error
+        raise WrongCommand(f"samebits {' '.join(words)}: {error}") from error
     if unknown:
-        msg = f"samebits {' '.join(words)}: unknown: {unknown}"
-        raise WrongCommand(msg)
+        raise WrongCommand(f"samebits {' '.join(words)}: unknown: {unknown}")
 
 
 def check_options(parser, arguments):
@@ -150,8 +144,7 @@ def check_options(parser, arguments):
     for argument in arguments:
         option = argument.partition("=")[0]
         if option.startswith("--") and option not in options:
-            msg = f"{parser.prog} has no option {option}"
-            raise WrongCommand(msg)
+            raise WrongCommand(f"{parser.prog} has no option {option}")
 
 
 def commands(text):

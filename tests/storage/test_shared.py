@@ -40,8 +40,7 @@ class Fake:
         time.sleep(self.delay)
         if self.failures:
             self.failures -= 1
-            msg = "503 slow down\nwith a stack"
-            raise self.error(msg)
+            raise self.error("503 slow down\nwith a stack")
 
     def get(self, name):
         self._request("get", name)

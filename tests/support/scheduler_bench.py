@@ -169,8 +169,7 @@ class Bench:
             if error is not None:
                 raise error
         if spec.id in self.failing:
-            msg = f"stack {spec.id}: no resolution:\nnumpy is too old"
-            raise self.error(msg)
+            raise self.error(f"stack {spec.id}: no resolution:\nnumpy is too old")
         return built_stack(spec.id, *KNOWN[spec.id], python=f"python{spec.id}")
 
     async def start(self, python, environment, log):

@@ -128,8 +128,7 @@ class Slurm:
             ended = [d.args[0] for d in self._daemons if d.poll() is not None]
             if ended or time.monotonic() > until:
                 logs = "\n".join(p.read_text("utf-8", "replace") for p in self.folder.glob("*.out"))
-                msg = f"{what} did not start; ended: {ended}\n{logs[-4000:]}"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"{what} did not start; ended: {ended}\n{logs[-4000:]}")
             time.sleep(0.2)
 
     @property

@@ -373,8 +373,7 @@ def test_a_bisection_names_commits_or_says_why_not(tmp_path, monkeypatch, is_fou
     async def bisected(matrix, options, *_, **__):
         asked.append(([model.name for model in matrix.models], options.first, options.last))
         if not is_found:
-            msg = "the clone has no such commit"
-            raise HistoryError(msg)
+            raise HistoryError("the clone has no such commit")
         ends = {"model": "llama", "first": "a", "last": "b", "commits": (shas[0], shas[1])}
         return Bisection(
             **ends, culprits=(culprit,), n_commits=2, n_suspected=1, n_tried=2, seconds=1
