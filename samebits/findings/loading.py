@@ -18,7 +18,7 @@ _MEANINGS = {
     "unexplained": "neither that of the checkpoint nor that of a newly built model",
 }
 _MAX_SHOWN = 2
-"""Tensors that the evidence of SB309 and SB319 names."""
+"""Tensors that the evidence of SB309, SB319 and SB323 names."""
 _RANDOM = "two loads with two seeds give different values"
 _NOT_LOADED_AGAIN = "a new model of this config has other values; a second load, which the run left out, shows chance"
 _UNWRITTEN = "it still holds the bytes with which the memory was filled before the load"

@@ -578,8 +578,8 @@ def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 names.add(first.value)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            if node is not once.targets[0] and not _is_on_its_device(entry.source, node):
-                names.add(own_attribute(node))
+            is_other = node is not once.targets[0] and not _is_on_its_device(entry.source, node)
+            names |= {own_attribute(node)} if is_other else set()
     return names
 
 
