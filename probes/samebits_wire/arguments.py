@@ -14,3 +14,5 @@ WHOLE_PROMPT, OTHER_PROMPT = (
 )
 OF_PADDED = "static (one row padded)"
 """Kind of cache of a batch in which one row has padding on its left."""
+LOADED_IN = "from_pretrained(dtype='bfloat16')"
+"""Load whose result is the dtypes of the parameters."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 29
+CAPTURE: Final = 30
 """What one run of a cell observed."""
 
 GRAFT: Final = 5

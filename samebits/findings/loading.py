@@ -8,10 +8,11 @@ from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.findings.case import Case, tensors_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Check, Rule, Sighting, raised
+from samebits.findings.tokenizers import side_lines
 from samebits.findings.tying import NO_KEYS
 from samebits.records.capture import Capture
 from samebits.records.provenance import Provenance
-from samebits.text.numbers import plural
+from samebits.text.numbers import first_of, plural
 
 _MEANINGS = {
     "derived": "that of a model newly built from the config",
@@ -366,6 +367,37 @@ _META_READ = raised(
 _ON_DISK = 'device_map={"": "disk"}'
 
 
+def _trained_in_one(case: Case) -> Iterator[Sighting]:
+    """Find tensors that are trained in one release, and frozen or buffers in the other."""
+    if case.reference is None:
+        return
+    before, after = _kinds(case.reference), _kinds(case.capture)
+    moved: dict[tuple[str, str], list[str]] = {}
+    for name in before.keys() & after.keys():
+        if (before[name] is _TRAINED) is not (after[name] is _TRAINED):
+            moved.setdefault((before[name], after[name]), []).append(name)
+    for kinds, names in sorted(moved.items()):
+        where = ", ".join(first_of(sorted(names), _MAX_SHOWN, "tensor"))
+        yield Sighting(where, side_lines(case, *kinds))
+
+
+_TRAINED, _BUFFER = "a parameter that is trained", "a buffer"
+
+
+def _kinds(capture: Capture) -> dict[str, str]:
+    """Return what each tensor is for an optimizer, under all of its names."""
+    weights = capture.signals.weights
+    if weights is None:
+        return {}
+    kinds = {
+        name: _TRAINED if facts.kind == "parameter" else _BUFFER
+        for first, facts in weights.tensors.items()
+        for name in (first, *facts.aliases)
+    }
+    kinds |= dict.fromkeys(weights.frozen, "a frozen parameter")
+    return kinds | dict.fromkeys(capture.signals.buffers or {}, _BUFFER)
+
+
 def _values_in_init(case: Case) -> Iterator[Sighting]:
     """Find a value read from the meta device, but not in the move of a model that is loaded already.
 
@@ -393,6 +425,7 @@ RULES = (
     Rule("SB310", _in_index(_replaced_tensors), explains=UNSTABLE | STORED),
     Rule("SB317", _failed_copy),
     Rule("SB319", _lost_adapter, explains=STORED),
+    Rule("SB966", _trained_in_one),
     Rule("SB323", _in_index(_converted_tensors), explains=UNSTABLE | STORED),
     Rule("SB322", _unlisted_tensors, explains=UNSTABLE | STORED),
 )

@@ -229,6 +229,8 @@ class WeightsSignal(Record):
     adapter_lost: dict[str, str] = Field(default_factory=dict)
     """Tensors of an adapter beside the model that no tensor in memory contains -> the one of the same name
     and shape; '' if there is none."""
+    frozen: tuple[str, ...] = ()
+    """Parameters that no optimizer moves, as the class does not let them have a gradient."""
 
 
 class BufferFacts(Record):
@@ -475,7 +477,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[29] = formats.CAPTURE
+    format_version: Literal[30] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

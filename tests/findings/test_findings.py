@@ -41,11 +41,12 @@ from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
-from samebits_wire.arguments import CHUNKED, FIELDS, HEEDED, OTHER_PROMPT, WHOLE_PROMPT
+from samebits_wire.arguments import CHUNKED, FIELDS, HEEDED, LOADED_IN, OTHER_PROMPT, WHOLE_PROMPT
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
     attention,
+    buffer,
     call,
     capture,
     decoded,
@@ -1557,6 +1558,31 @@ def test_a_name_that_is_an_alias_here_is_still_a_name():
     assert codes_of(sound(memory, "5.x", weights=weights_signal(tied)), reference=reference) == []
 
 
+def tables(stack, kind, *, frozen=()):
+    """Return a capture with a table of two names, of which the signal of buffers has the first one alone."""
+    memory = Memory()
+    table = weight(memory, values(4, 4), "own.table", kind=kind, aliases=("own.table",))
+    signal = weights_signal({"shared.table": table}).model_copy(update={"frozen": frozen})
+    is_buffer = kind == "buffer"
+    buffers = {"shared.table": buffer(memory, values(4, 4), persistent=True)} if is_buffer else {}
+    return sound(memory, stack, weights=signal, buffers=buffers)
+
+
+def test_a_tensor_that_only_one_release_trains_is_a_finding():
+    trained, stored = tables("4.48", "parameter"), tables("5.x", "buffer")
+    frozen = tables("5.x", "parameter", frozen=("shared.table", "own.table"))
+    (finding,) = findings(Case(stored, reference=trained))
+    assert (finding.code, finding.where) == ("SB966", "own.table, shared.table")
+    assert finding.evidence == ("4.48: a parameter that is trained", "5.x: a buffer")
+    (finding,) = findings(Case(trained, reference=stored))
+    assert finding.code == "SB966"
+    (finding,) = findings(Case(frozen, reference=trained))
+    assert finding.evidence[1] == "5.x: a frozen parameter"
+    for same in (trained, stored, frozen):
+        assert codes_of(same, reference=same) == []
+    assert codes_of(frozen, reference=stored) == []
+
+
 def pair(memory, **changed):
     reference, candidate = sound(memory), sound(memory, "5.x", **changed)
     return reference, candidate, compare(reference, candidate, memory)
@@ -2200,6 +2226,19 @@ def test_an_argument_of_a_load_that_one_release_drops_is_named(candidate, expect
     sides = [{"from_pretrained(tie_word_embeddings=True)": each} for each in (heeded, candidate)]
     case = Case(used(loads=sides[1]), reference=used("4.48", loads=sides[0]))
     assert codes(case) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "gave", "code"),
+    [
+        (LOADED_IN, ("parameters in bfloat16", "parameters in bfloat16 and float32"), "SB967"),
+        (f"config.dtype of {LOADED_IN}", ("'bfloat16'", "torch.bfloat16"), "SB960"),
+    ],
+)
+def test_a_load_in_bfloat16_that_gives_other_dtypes_is_named(call, gave, code):
+    reference, candidate = (used(loads={call: {"gave": words}}) for words in gave)
+    assert codes(Case(candidate, reference=reference)) == [code]
+    assert codes(Case(candidate, reference=candidate)) == []
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from unittest import mock
 
 import tiny
 import torch
+import transformers
 from samebits_probe.model import load
 from samebits_probe.questions.usage import loads
 from samebits_probe.questions.usage.subject import Subject
+
+from samebits_wire.arguments import LOADED_IN
 
 torch.set_num_threads(1)
 DTYPE = torch.get_default_dtype()
@@ -77,6 +80,23 @@ def test_real_loads_leave_the_process_as_it_was():
             assert loads.loads(one) == {}
         one.source = None
         assert loads.loads(one) == {}
-    assert facts.keys() >= {TIES, TUPLES}
-    assert all(facts.values())
-    assert torch.get_default_dtype() == DTYPE
+    assert facts.keys() >= {TIES, TUPLES, LOADED_IN}
+
+
+def test_a_class_that_keeps_a_parameter_in_float32_is_told_apart():
+    plain = transformers.LlamaForCausalLM.from_pretrained
+
+    def keeping(*names, **options):
+        model = plain(*names, **options)
+        if "bfloat16" in options.values():
+            model.lm_head.float()
+        return model
+
+    with tempfile.TemporaryDirectory() as folder:
+        one = subject(folder)
+        facts = loads.loads(one)
+        with mock.patch.object(type(one.model), "from_pretrained", keeping):
+            planted = loads.loads(one)
+    assert facts[LOADED_IN] == {"gave": "parameters in bfloat16"}
+    assert planted[LOADED_IN] == {"gave": "parameters in bfloat16 and float32"}
+    assert facts.keys() == planted.keys()

@@ -586,6 +586,7 @@ def called(made):
         return methods.methods(Subject(made, "causal-lm", Path(), {"short": fed}))
 
 
+TRAINED = "forward in training mode"
 FROZEN = "forward of a frozen model after enable_input_require_grads()"
 
 
@@ -594,6 +595,18 @@ def test_methods_that_libraries_call_do_what_they_are_for():
     assert facts["set_input_embeddings(…)"] == facts["set_output_embeddings(…)"] == {"gave": "True"}
     assert facts[FROZEN] == {"gave": "gradients reach it: True"}
     assert not any("refused" in fact for fact in facts.values())
+
+
+def test_a_model_that_makes_no_cache_in_training_mode_is_told_apart():
+    assert called(tiny.model())[TRAINED] == {"gave": "the fields of evaluation"}
+    model = tiny.model()
+    plain = model.forward
+
+    def without(**arguments):
+        return plain(**arguments, use_cache=not model.training)
+
+    with mock.patch.object(model, "forward", without):
+        assert called(model)[TRAINED] == {"gave": "no cache"}
 
 
 class Letters(dict):

@@ -55,8 +55,9 @@ MET = {
         "SB910": EVERY,
         # with return_dict: false in its config a forward asks a tuple for a field
         "SB932": SDPA,
-        # torchscript=True makes a load of 4.48 return tuples, and is dropped since
-        "SB960": SDPA,
+        # torchscript=True makes a load of 4.48 return tuples, and is dropped since; a load in bfloat16 has float32 in
+        # its config there
+        "SB960": EVERY,
     },
     "5.2": {
         "SB901": SDPA,
@@ -68,7 +69,7 @@ MET = {
         "SB910": EVERY,
         "SB911": EVERY,
         "SB932": SDPA,
-        "SB960": SDPA,
+        "SB960": EVERY,
     },
     "5.x": {
         "SB901": SDPA,
@@ -80,7 +81,7 @@ MET = {
         "SB910": EVERY,
         "SB911": EVERY,
         "SB932": TEXT,
-        "SB960": SDPA,
+        "SB960": EVERY,
         "SB954": ("llama",),
     },
 }

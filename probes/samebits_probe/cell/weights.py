@@ -343,6 +343,9 @@ def weights(
         "unused": sorted(set(checkpoint or ()) - (tracer.used if tracer else set())),
         "unlisted": checkpoint.unlisted if checkpoint is not None else (),
         "adapter_lost": _lost(added, state) if added is not None else {},
+        "frozen": [
+            n for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad
+        ],
     }
 
 

@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963, SB967: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from samebits_wire.arguments import (
     CHUNKED,
     FIELDS,
     HEEDED,
+    LOADED_IN,
     NO_LAYERS,
     OTHER_PROMPT,
     WHOLE_PROMPT,
@@ -350,13 +351,15 @@ def _other_chunks(case: Case) -> Iterator[Sighting]:
             yield Sighting(call, side_lines(case, *gave), of_reference=after.gave == WHOLE_PROMPT)
 
 
-def _doing_otherwise(field: Callable[[UsageSignal], Mapping[str, Called] | None]) -> Check:
+def _doing_otherwise(
+    field: Callable[[UsageSignal], Mapping[str, Called] | None], *, in_bfloat16: bool = False
+) -> Check:
     """Return a check for calls that do something else on each side; SB932 names those that raise on one."""
 
     def check(case: Case) -> Iterator[Sighting]:
         for call, before, after in _of_both(case, field):
             gave = (before.gave, after.gave)
-            if all(gave) and gave[0] != gave[1]:
+            if (call == LOADED_IN) is in_bfloat16 and all(gave) and gave[0] != gave[1]:
                 of_reference = after.gave == HEEDED
                 yield Sighting(call, side_lines(case, *gave), of_reference=of_reference)
 
@@ -416,5 +419,6 @@ _RULES = (
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
     Rule("SB963", _other_chunks),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
+    Rule("SB967", _doing_otherwise(lambda usage: usage.loads, in_bfloat16=True)),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from samebits_probe.model import forks, load
-from samebits_probe.model.tensor import same_bytes
+from samebits_probe.model.tensor import dtype_name, same_bytes
 from samebits_probe.questions.usage.methods import asked
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
+from samebits_wire.arguments import LOADED_IN
 
 Facts = dict[str, Any]
 Tensors = Mapping[str, torch.Tensor]
@@ -23,8 +24,7 @@ MAX_BYTES = 64 << 20
 def loads(subject: Subject) -> Facts:
     """Return call -> what a load with the argument gives, beside one without it; {} where it would take long.
 
-    Each argument makes another model in one release from 4.48 to 5.24, needs no package, and is dropped by another
-    release.
+    Each argument makes another model in one release from 4.48 to 5.24, and needs no package.
     """
     if subject.source is None or load.n_bytes(subject.model) > MAX_BYTES:
         return {}
@@ -38,7 +38,7 @@ def loads(subject: Subject) -> Facts:
     return {
         f"from_pretrained({name}={value!r})": asked(partial(_given, subject, name, value, steady))
         for name, value in _arguments(plain).items()
-    }
+    } | _in_bfloat16(subject)
 
 
 def _arguments(plain: Any) -> Facts:
@@ -69,6 +69,26 @@ def _given(subject: Subject, name: str, value: object, steady: Tensors) -> str:
             output = model(**fed)
         words.append("forward returns a tuple" if isinstance(output, tuple) else "no tuple")
     return ", ".join(words)
+
+
+def _in_bfloat16(subject: Subject) -> Facts:
+    """Return the dtypes of a checkpoint of float32 that is loaded in bfloat16 by its name, as most users load one."""
+    assert subject.source is not None
+    if subject.source.dtype != "float32":
+        return {}
+    named = {forks.dtype_keyword(): "bfloat16"}
+    arguments = subject.source.model_arguments() | named
+    try:
+        with forks.default_dtype_kept():
+            model = type(subject.model).from_pretrained(subject.source.where, **arguments)
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {LOADED_IN: {"refused": error_text(error)}}
+    dtypes = sorted({dtype_name(parameter.dtype) for parameter in model.parameters()})
+    stated = getattr(model.config, forks.dtype_keyword(), None)
+    return {
+        LOADED_IN: {"gave": f"parameters in {' and '.join(dtypes)}"},
+        f"config.dtype of {LOADED_IN}": {"gave": f"config.dtype is {stated!r}"},
+    }
 
 
 def _tensors(model: Any) -> dict[str, torch.Tensor]:

@@ -20,6 +20,7 @@ from samebits_probe.questions.usage import (
     cached,
     checked,
     codec,
+    modes,
     positions,
     returned,
     series,
@@ -95,6 +96,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
             f"{type(model.config).__name__}({names})",
             partial(_made_of_parts, model.config, parts),
         )
+    yield from modes.calls(subject)
     if hasattr(model, _FROZEN):
         name = f"forward of a frozen model after {_FROZEN}()"
         first = next(iter(subject.prompts), None)
