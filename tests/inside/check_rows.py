@@ -176,3 +176,21 @@ def test_they_stand_beside_the_relations_of_tokens_that_do_not_apply():
     (of_images,) = {reasons.pop(name) for name in pictured.NAMES}
     assert of_images.startswith("no prompt of it has several rows")
     assert set(reasons.values()) == {"the model takes features, not tokens"}
+
+
+def test_a_case_that_is_apart_by_design_hides_no_other():
+    def case(label, in_float64, note=""):
+        apart = {"max_abs": 0.5, "n_differ": 1}
+        promoted = {"max_abs": in_float64}
+        named = {"relation": "padded", "case": label, "note": note}
+        return rows.Answer([named | {"distance": apart, "promoted": promoted}], [], None)
+
+    designed, broken = case("designed", 0.5, "by design"), case("broken", 0.4)
+    rounded = case("rounded", 1e-9)
+    for answers, worst in (
+        ((designed, broken, rounded), "broken"),
+        ((designed, rounded), "designed"),
+        ((broken, rounded), "broken"),
+    ):
+        (relation,) = rows.worst_of(answers, ["padded"]).relations
+        assert (relation["case"], relation["tried"]) == (worst, len(answers))

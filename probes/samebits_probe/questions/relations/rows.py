@@ -124,11 +124,16 @@ def untried(reason: str, names: Iterable[str]) -> Answer:
     return Answer([], [{"relation": name, "reason": reason} for name in names], None)
 
 
-def amount(relation: Facts) -> tuple[float, float, int]:
-    """Return how far apart the two ways of a relation are, in float64 first."""
-    promoted = relation["promoted"]
+def amount(relation: Facts) -> tuple[bool, float, float, int]:
+    """Return how far apart the two ways of a relation are, in float64 first.
+
+    One that is apart by design hides no other, as it accuses nobody; of rounding float64 leaves far less than a
+    hundredth.
+    """
+    promoted, distance = relation["promoted"], relation["distance"]
     in_float64 = promoted["max_abs"] if promoted is not None else 0.0
-    return in_float64, relation["distance"]["max_abs"], relation["distance"]["n_differ"]
+    is_open = not relation.get("note") and 100 * in_float64 > distance["max_abs"]
+    return is_open, in_float64, distance["max_abs"], distance["n_differ"]
 
 
 def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
