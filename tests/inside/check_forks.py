@@ -104,3 +104,25 @@ def test_what_5_x_compiles_once_in_a_process_is_there_before_children_are_made()
     from transformers import conversion_mapping
 
     assert conversion_mapping._checkpoint_conversion_mapping_cache
+
+
+def test_a_cache_is_refused_by_name_and_among_other_arguments():
+    class Model:
+        def __init__(self, forward, generates):
+            self.forward = forward
+            self.can_generate = lambda: generates
+
+    def by_name(input_ids, use_cache=None):
+        pass
+
+    def among_others(input_ids, **kwargs):
+        pass
+
+    def neither(input_ids):
+        pass
+
+    refused = {"use_cache": False}
+    assert forks.uncached(Model(by_name, False)) == refused
+    assert forks.uncached(Model(among_others, True)) == refused
+    assert forks.uncached(Model(among_others, False)) == {}
+    assert forks.uncached(Model(neither, True)) == {}

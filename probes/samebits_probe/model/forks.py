@@ -250,6 +250,18 @@ def accepts(model: Any, name: str) -> bool:
     return name in _parameter_names(getattr(model.forward, "__func__", model.forward))
 
 
+def uncached(model: Any) -> dict[str, Any]:
+    """Return the argument with which a forward makes no cache; {} if it takes none.
+
+    From 4.57 on many a class takes it among ``**kwargs``, such as Qwen3-VL and LLaVA.
+    """
+    others = accepts(model, "kwargs") and getattr(model, "can_generate", lambda: False)()
+    return {_USE_CACHE: False} if others or accepts(model, _USE_CACHE) else {}
+
+
+_USE_CACHE = "use_cache"
+
+
 @functools.cache
 def _parameter_names(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)

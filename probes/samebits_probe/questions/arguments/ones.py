@@ -28,8 +28,7 @@ def effects(
     for name, kwargs in prompts.items():
         if _has_more_than_text(kwargs) and (masks := _both(kwargs)):
             # masks of packed rows are made only where nothing is cached, as in training
-            uncached = {"use_cache": False} if forks.accepts(model, "use_cache") else {}
-            inputs = (mask | uncached for mask in masks)
+            inputs = (mask | forks.uncached(model) for mask in masks)
             return {name: {"named": True} | _effect(model, inputs, restore)}
     return {}
 

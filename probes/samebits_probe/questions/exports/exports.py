@@ -80,9 +80,7 @@ class Inputs(NamedTuple):
 
 def inputs(model: Any, kwargs: Facts) -> Inputs:
     """Return the arguments of a prompt without a cache; a program is made of its mask with ones alone."""
-    given = dict(kwargs)
-    if forks.accepts(model, "use_cache"):
-        given["use_cache"] = False
+    given = kwargs | forks.uncached(model)
     tensors = tensors_of(given)
     fixed = {name: value for name, value in given.items() if name not in tensors}
     keeps_ids = has_media(given)

@@ -199,8 +199,10 @@ class Subject:
         kwargs: dict[str, Any] = {"decoder_input_ids" if self.encoder_decoder else "input_ids": ids}
         if not self.encoder_decoder:
             kwargs |= self._beside(ids)
-        if forks.accepts(self.model, "use_cache"):
-            kwargs["use_cache"] = way.cached
+        if not way.cached:
+            kwargs |= forks.uncached(self.model)
+        elif forks.accepts(self.model, "use_cache"):
+            kwargs["use_cache"] = True
         if way.mask is not None or (way.cached and way.placed):
             rows_of_mask = way.mask or ((1,) * len(way.rows[0]),) * len(way.rows)
             mask = torch.tensor([row[:stop] for row in rows_of_mask], device=self._device)

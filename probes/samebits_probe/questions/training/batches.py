@@ -232,7 +232,7 @@ def packed(model: Any, first: str = "a") -> Batch:
     positions = torch.arange(HALF).repeat(2)[None]
     arguments = {"input_ids": row, "position_ids": positions, "labels": labels}
     # releases that tell packed rows by their positions do so without a cache
-    return Batch("packed", arguments | without_cache(model) | pictured.segments(model, row))
+    return Batch("packed", arguments | forks.uncached(model) | pictured.segments(model, row))
 
 
 def unpacked(model: Any) -> Batch:
@@ -241,13 +241,7 @@ def unpacked(model: Any) -> Batch:
     labels = rows.clone()
     labels[1, 0] = IGNORED  # as in the packed row; no row has a label for its first token
     arguments = {"input_ids": rows, "labels": labels}
-    return Batch("unpacked", arguments | without_cache(model) | pictured.segments(model, rows))
-
-
-def without_cache(model: Any) -> dict[str, Any]:
-    """Return the argument of a forward without a cache, as releases tell packed rows only there; {} if there is none."""
-    takes = forks.accepts(model, "use_cache") or forks.accepts(model, "kwargs")
-    return {"use_cache": False} if takes else {}
+    return Batch("unpacked", arguments | forks.uncached(model) | pictured.segments(model, rows))
 
 
 def _ids(model: Any, name: str, length: int) -> list[int]:

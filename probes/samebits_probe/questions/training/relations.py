@@ -366,7 +366,7 @@ def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     _packed(learner, setting)
     if (made := pictured.packed(learner.model, images.kwargs)) is None:
         raise NoMeaning("its images need more than a position of each token")
-    options = rows.without_cache(learner.model)
+    options = forks.uncached(learner.model)
     as_one, apart = ({**kwargs, **options} for kwargs in made)
     return learned(as_one), learned(apart)
 

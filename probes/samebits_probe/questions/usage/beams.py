@@ -129,8 +129,7 @@ def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tu
         )
     if table.own is None or rows.ids is None:
         raise NoMeaning("generate() does not call the model's own forward")
-    options = {"use_cache": False} if forks.accepts(subject.model, "use_cache") else {}
-    full = subject.model(**_repeated(fed, rows.ids), **options).logits[:, -1]
+    full = subject.model(**_repeated(fed, rows.ids), **forks.uncached(subject.model)).logits[:, -1]
     facts = {"by_cache": distance(full, table.own)["max_abs"]}
     if len(full) > 1:
         facts["of_others"] = distance(full, full.roll(1, dims=0))["max_abs"]
