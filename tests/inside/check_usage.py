@@ -645,6 +645,7 @@ HAS_CHUNKS = hasattr(transformers.GenerationConfig(), "prefill_chunk_size")
 OF_TEXT = {STREAMED: "those of the text: True, and the end: True"}
 CROSSED = "cross attention in the cache of generate()"
 BEHIND_PADS = "generate(decoder_input_ids=…) behind pads"
+OVER_STATIC = "generate(cache_implementation='static')"
 SCORED, OF_BEAMS, STOPPED, BEGUN = (
     "compute_transition_scores(…)",
     "compute_transition_scores(…) of beams",
@@ -745,7 +746,12 @@ def test_a_string_that_ends_a_text_too_late_is_seen():
 
 
 def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():
-    clean = {BEHIND_PADS: None, BEGUN: "as if the start token were given: True", CROSSED: mock.ANY}
+    clean = {
+        BEHIND_PADS: None,
+        OVER_STATIC: None,
+        BEGUN: "as if the start token were given: True",
+        CROSSED: mock.ANY,
+    }
     clean |= OF_TEXT
     assert gave(tiny.bart(), "seq2seq-lm") == clean
     name = "_prepare_decoder_input_ids_for_generation"
@@ -782,10 +788,29 @@ def test_a_window_of_cross_attention_is_seen_behind_a_short_text():
         assert gave(t5(), "seq2seq-lm")[CROSSED] == "the last 4096 tokens of a text"
 
 
-def behind_pads(made):
+def behind_pads(made, call=BEHIND_PADS):
     fed = {"input_ids": torch.arange(5, 14)[None], "input_features": torch.randn(1, 8, 32)}
     fed = {name: value for name, value in fed.items() if name == made.main_input_name}
-    return gave(made, "seq2seq-lm", fed={"short": fed})[BEHIND_PADS]
+    return gave(made, "seq2seq-lm", fed={"short": fed})[call]
+
+
+def test_a_static_cache_of_an_encoder_decoder_that_forgets_is_seen():
+    assert behind_pads(t5(), OVER_STATIC) == "the scores without it: True"
+    made = t5()
+    generate = transformers.GenerationMixin.generate
+
+    def halved(_module, _args, output):
+        output.logits = output.logits / 2
+
+    def forgets(*arguments, cache_implementation=None, **named):
+        named |= {"cache_implementation": cache_implementation}
+        if cache_implementation is None:
+            return generate(*arguments, **named)
+        with made.register_forward_hook(halved):
+            return generate(*arguments, **named)
+
+    with mock.patch.object(transformers.GenerationMixin, "generate", forgets):
+        assert behind_pads(made, OVER_STATIC) == "the scores without it: False"
 
 
 def test_pads_before_the_first_tokens_of_a_decoder_change_nothing_and_planted_ones_do():

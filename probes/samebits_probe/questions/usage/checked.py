@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import transformers
 
-from samebits_probe.model import decode, load
+from samebits_probe.model import decode, forks, load
 from samebits_probe.model.distance import same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
@@ -54,6 +54,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         return
     if load.is_encoder_decoder(model):
         yield "generate(decoder_input_ids=…) behind pads", partial(_behind_pads, subject)
+        yield "generate(cache_implementation='static')", partial(_static, subject)
     if getattr(model, "main_input_name", "") != "input_ids":
         return
     yield "tokens that a streamer of generate() gets", partial(_streamed, subject)
@@ -264,10 +265,34 @@ def _behind_pads(subject: Subject) -> str:
     mask = torch.ones(2, len(_LONGER) + 1).long()
     mask[0, :n_pads] = 0
     rows = torch.tensor([[0] * n_pads + short, [start, *_LONGER]])
-    alone, tokens = _logits(subject.model, encoded, rows[:1, n_pads:], mask[:1, n_pads:])
-    among, others = _logits(subject.model, encoded, rows, mask)
-    n_compared = 1 + int((tokens == others).long().cumprod(0).sum())
-    return f"as alone: {_are_near(among[:n_compared], alone[:n_compared])}"
+    alone = _logits(subject.model, encoded, rows[:1, n_pads:], mask[:1, n_pads:])
+    among = _logits(subject.model, encoded, rows, mask)
+    n = _n_compared(alone, among)
+    return f"as alone: {_are_near(among[:n], alone[:n])}"
+
+
+def _static(subject: Subject) -> str:
+    """Return whether a decoder with an encoder computes over a static cache what it computes over its own one."""
+    model = subject.model
+    if not forks.takes_static_cache(model):
+        msg = "its class takes no static cache"
+        raise NoMeaning(msg)
+    _demand_float32(model)
+    tokens = torch.tensor([[_start_of(model), *_BEGIN[0]]])
+    compute = partial(_logits, model, _encoded(subject), tokens, torch.ones_like(tokens))
+    own = compute()
+    try:
+        static = compute(cache_implementation="static")
+    finally:
+        forks.drop_cache(model)
+    n = _n_compared(own, static)
+    return f"the scores without it: {_are_alike(static[:n], own[:n])}"
+
+
+def _n_compared(first: torch.Tensor, second: torch.Tensor) -> int:
+    """Return how many steps follow the same tokens, by the logits that they are chosen from."""
+    chosen = first.argmax(-1) == second.argmax(-1)
+    return 1 + int(chosen.long().cumprod(0).sum())
 
 
 def _encoded(subject: Subject) -> Facts:
@@ -281,9 +306,9 @@ def _encoded(subject: Subject) -> Facts:
 
 
 def _logits(
-    model: Any, encoded: Facts, tokens: torch.Tensor, mask: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits of the tokens behind the first row of a decoder, [steps, vocabulary], and the tokens."""
+    model: Any, encoded: Facts, tokens: torch.Tensor, mask: torch.Tensor, **arguments: Any
+) -> torch.Tensor:
+    """Return the logits of the tokens behind the first row of a decoder, [steps, vocabulary]."""
     named = {n: v.repeat_interleave(len(tokens), 0) for n, v in encoded.items()}
     # a class of its own, such as Whisper's, cuts sounds and makes the tokens itself
     generate = partial(transformers.GenerationMixin.generate, model)
@@ -293,9 +318,9 @@ def _logits(
             decoder_attention_mask=mask,
             **named,
             **_BEHIND,
+            **arguments,
         )
-    logits = torch.stack([step[0] for step in output.logits])
-    return logits, logits.argmax(-1)
+    return torch.stack([step[0] for step in output.logits])
 
 
 def _stopped(model: Any, tokenizer: Any) -> str:
