@@ -2,9 +2,9 @@
 
 Without an option, the releases of samebits/matrix/known.json that the table lacks are added, from their wheels on
 PyPI: nothing is installed. ``--all`` makes the table anew. ``--measure`` makes every config, processor and token setting in
-the environments that exist and prints how many moves of a default the table states rightly (precision), and how
-many of all moves it states (recall), from each release to the next one that has an environment; then how many of
-all stated values the instances have.
+the environments of eight releases and prints how many moves of a default the table states rightly (precision), and
+how many of all moves it states (recall), from each release to the next one; then how many of all stated values the
+instances have. It writes them into docs/how-to/upgrading-team.md, unless it is given other releases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import urljoin
 
 from bench.place import ROOT, WORK
 from bench.stated import written
-from bench.stated.release import of_inside, without_overwritten
+from bench.stated.release import Release, joined
 from bench.stated.sources import BASE, CONSTANTS, Stated, kind_of, of_file, shared_constants
 from samebits.defaults.moved import is_same
 from samebits.defaults.table import FILE, Table, from_text
@@ -35,6 +35,12 @@ from samebits.stacks.build import interpreter_of
 from samebits.stacks.places import stacks_folder
 from samebits_wire.places import STAMP
 
+PAGE = ROOT / "docs" / "how-to" / "upgrading-team.md"
+BEGIN, END = (
+    "<!-- defaults: written by nox -s defaults -- --measure -->",
+    "<!-- end of defaults -->",
+)
+MEASURED = ("4.48.3", "4.51.3", "4.53.3", "4.57.6", "5.0.0", "5.5.4", "5.13.1", "5.24.0")
 OUT = ROOT / "samebits" / "defaults" / FILE
 INDEX = "https://pypi.org/pypi/transformers/json"
 INSIDE = "transformers/"
@@ -64,11 +70,14 @@ def main() -> None:
         "--measure",
         nargs="*",
         metavar="RELEASE",
-        help="compare with classes that are made, in these releases or in each that has an environment",
+        help=f"compare with classes that are made, in these releases: {', '.join(MEASURED)}",
     )
     options = parser.parse_args()
     if options.measure is not None:
-        measure(from_text(OUT.read_text("utf-8")), options.measure)
+        figures = measure(from_text(OUT.read_text("utf-8")), options.measure or MEASURED)
+        print(figures)
+        if not options.measure:
+            PAGE.write_text(with_figures(PAGE.read_text("utf-8"), figures), "utf-8")
         return
     table = Table([], {}) if options.all else from_text(OUT.read_text("utf-8"))
     missing = [release for release in releases() if release not in table.releases]
@@ -114,12 +123,12 @@ class Reader:
                 of_classes = classes | of_classes
                 if any(stated.reads_inside for stated in classes.values()):
                     again.append((text, kind))
-        inside = of_inside(of_classes)
+        inside = Release(of_classes)
         for text, kind in again:
             for cls, stated in of_file(text, kind, constants, inside).items():
                 if of_classes[cls].reads_inside:
                     of_classes[cls] = stated
-        return without_overwritten(of_classes)
+        return joined(of_classes)
 
     def _file(
         self, path: str, text: str, kind: str, constants: dict[str, Any]
@@ -130,9 +139,12 @@ class Reader:
         return self._read[path, digest]
 
 
-def measure(table: Table, wanted: Sequence[str]) -> None:
-    """Print precision and recall of the moves that the table states."""
-    of_all = instantiated(table, wanted or table.releases)
+def measure(table: Table, wanted: Sequence[str]) -> str:
+    """Return precision and recall of the moves that the table states, in words; print those that are wrong."""
+    of_all = [*instantiated(table, wanted)]
+    if lacking := set(wanted) - {release for release, _ in of_all}:
+        msg = f"no environment of {', '.join(sorted(lacking))}: a run of samebits makes them"
+        raise SystemExit(msg)
     made = dict(sorted(of_all, key=lambda pair: table.releases.index(pair[0])))
     counts: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -141,12 +153,26 @@ def measure(table: Table, wanted: Sequence[str]) -> None:
             counts[outcome] += 1
             if outcome != "right":
                 missed[f"{outcome}: {name}"] += 1
-    right, wrong, silent = (counts[key] for key in ("right", "wrong", "not stated"))
-    print(f"releases: {', '.join(made)}")
-    print(f"precision {right}/{right + wrong}, recall {right}/{right + silent}")
-    print("values {}/{}".format(*values(table, made)))
     for what, count in missed.most_common(30):
         print(f"  {count} of {what}")
+    right, wrong, silent = (counts[key] for key in ("right", "wrong", "not stated"))
+    return (
+        f"Of {right + silent} changes from each of these releases to the next it states {right}, and of {right + wrong}\n"
+        f"that it states {right} are changes of the classes: {', '.join(made)}.\n"
+        "Of {1:,} values that it states of them, {0:,} are those of the classes.".format(
+            *values(table, made)
+        )
+    )
+
+
+def with_figures(text: str, figures: str) -> str:
+    """Return a page with the figures between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        msg = f"the page has no {BEGIN} … {END}"
+        raise ValueError(msg)
+    return f"{before}{BEGIN}\n{figures}\n{END}{after}"
 
 
 def instantiated(

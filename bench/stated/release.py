@@ -9,38 +9,52 @@ from pydantic import JsonValue
 
 from bench.stated import written
 from bench.stated.sources import Stated
-from bench.stated.values import Inside, Part, UnstatedError
-from samebits.defaults.table import Table
+from bench.stated.values import Held, Part, UnstatedError
+from samebits.defaults.table import Default, Table
 
 _RELEASE = "this"
 
 
-def of_inside(found: Mapping[str, Stated]) -> Inside:
-    """Return what knows the defaults of configs inside, of the classes of a release."""
-    table = Table([], {})
-    written.add(table, _RELEASE, found)
+class Release:
+    """Knows what the files of one release state together."""
 
-    def default_of(part: Part, name: str) -> JsonValue:
-        cls = table.class_of(part.type, _RELEASE) if part.type else part.of
+    def __init__(self, found: Mapping[str, Stated]) -> None:
+        self._table = Table([], {})
+        written.add(self._table, _RELEASE, found)
+
+    def default(self, part: Part, name: str) -> JsonValue:
+        """Return the default of a field of a config inside."""
+        cls = self._table.class_of(part.type, _RELEASE) if part.type else part.of
         if part.given is None or cls is None:
             raise UnstatedError
         if name in part.given:
             return part.given[name]
-        default = table.default(cls, name, _RELEASE)
+        default = self._table.default(cls, name, _RELEASE)
         if default is None or not default.is_stated or part.given.keys() & {*default.needs}:
             raise UnstatedError
         return default.value
 
-    return default_of
+    def completed(self, cls: str, held: Held) -> Default:
+        """Return ``rope_parameters`` of a class as the base of all configs completes them."""
+        default = self._table.completed(cls, Default(is_stated=True, value=held.of), _RELEASE)
+        if not default.is_stated:
+            raise UnstatedError
+        return default
 
 
-def without_overwritten(found: Mapping[str, Stated]) -> dict[str, Stated]:
-    """Return the classes without the fields that ``__init__`` of a base sets again, to its own default."""
-    return {name: _without(stated, found) for name, stated in found.items()}
+def joined(found: Mapping[str, Stated]) -> dict[str, Stated]:
+    """Return the classes without the fields that a base sets again, and without what no class asks its base."""
+    bases = {base for stated in found.values() for base in stated.bases}
+    return {
+        name: replace(_without(stated, found), keeps=stated.keeps if name in bases else {})
+        for name, stated in found.items()
+    }
 
 
 def _without(stated: Stated, found: Mapping[str, Stated]) -> Stated:
-    set_again = stated.overwritten & set(_fields_of_bases(stated, found))
+    given = {name for name in stated.before_base if stated.fields.get(name) is not None}
+    resets = {name for base in _bases(stated, found) for name in base.resets}
+    set_again = stated.overwritten & set(_fields_of_bases(stated, found)) | given & resets
     if stated.kind != "config" or not set_again:
         return stated
     return replace(
@@ -51,8 +65,13 @@ def _without(stated: Stated, found: Mapping[str, Stated]) -> Stated:
 
 
 def _fields_of_bases(stated: Stated, found: Mapping[str, Stated]) -> Iterator[str]:
+    for base in _bases(stated, found):
+        yield from base.fields
+        yield from base.computed
+
+
+def _bases(stated: Stated, found: Mapping[str, Stated]) -> Iterator[Stated]:
     for base in stated.bases:
         if base in found and base not in ("", stated.type):
-            yield from found[base].fields
-            yield from found[base].computed
-            yield from _fields_of_bases(found[base], found)
+            yield found[base]
+            yield from _bases(found[base], found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +12,17 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from bench.stated.values import KWARGS, RENAMES, SELF, Held, Inside, Part, Scope, UnstatedError
+from bench.stated.values import (
+    KWARGS,
+    RENAMES,
+    SELF,
+    Given,
+    Held,
+    Inside,
+    Part,
+    Scope,
+    UnstatedError,
+)
 from samebits.defaults.rope import FACTOR, OWN
 from samebits.defaults.rope import FIELD as ROPE
 
@@ -34,6 +45,7 @@ _PRIVATE: Final = f"{SELF}_"
 _UNSTATED: Final = ast.Await(ast.Constant(None))
 """An expression that has no value here."""
 _ROPE = frozenset({"default_theta", "default_rope_type"})
+_POST = "__post_init__"
 _CONVERTS = "convert_rope_params_to_dict"
 _RENAMES_LAYERS = "remap_legacy_layer_types"
 _STANDARDIZES = "standardize_rope_params"
@@ -56,8 +68,16 @@ class Stated:
     """Name of a config inside -> how the base of all configs makes it where a file has none."""
     overwritten: set[str] = field(default_factory=set)
     """Fields that ``__init__`` sets before that of the bases, without giving them to it."""
+    before_base: set[str] = field(default_factory=set)
+    """Fields that are set before ``__post_init__`` of the bases runs."""
+    keeps: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field that ``__post_init__`` leaves as a class gave it -> other fields that decide whether it does."""
+    resets: set[str] = field(default_factory=set)
+    """Fields that ``__post_init__`` sets again, whatever a class gave."""
+    takes: dict[str, list[JsonValue]] = field(default_factory=dict)
+    """Field -> values of an older form that ``__post_init__`` takes as its default."""
     reads_inside: bool = False
-    """Whether the source reads fields of the configs inside."""
+    """Whether the source reads what other files state."""
     aliases: dict[str, str] = field(default_factory=dict)
     """``attribute_map`` of a config: another name that a file may have -> the field."""
     fields: dict[str, JsonValue] = field(default_factory=dict)
@@ -127,16 +147,30 @@ def _of_class(
 ) -> Stated:
     stated = Stated(kind, tuple(_name(base) for base in node.bases))
     methods = {} if kind == "base" else _methods(node)
-    body = _Body(Scope(constants, methods=methods, parts=stated.makes, inside=inside), methods)
+    scope = Scope(constants, methods=methods, parts=stated.makes, inside=inside, cls=node.name)
+    body = _Body(scope, methods)
     for statement in node.body:
         _read_attribute(statement, stated, body)
+    if kind == "config" and _POST in methods:
+        _give(methods[_POST], stated, body)
     for statement in node.body:
         _read_method(statement, kind, body)
     body.finish()
     if f"{_RENAMES_LAYERS}(config=self)" in ast.unparse(node):
         stated.renames = constants.get(RENAMES)
+    _note(stated, body)
+    if _POST in methods:
+        _take(methods[_POST], stated, body)
+    else:
+        stated.before_base = {*body.fields}
+    return stated
+
+
+def _note(stated: Stated, body: _Body) -> None:
+    """Note what the statements of a class have made of its fields."""
     values, needs = body.stated(), body.needs()
     stated.overwritten = body.overwritten
+    stated.before_base = body.before_base
     stated.reads_inside = body.scope.reads_inside
     stated.fields = {
         name: values[name]
@@ -146,7 +180,41 @@ def _of_class(
     stated.computed = body.fields - stated.fields.keys()
     stated.needs = {name: tuple(sorted(needs[name])) for name in stated.fields if needs[name]}
     stated.rope = body.rope
-    return stated
+
+
+def _give(method: ast.FunctionDef, stated: Stated, body: _Body) -> None:
+    """Note what ``__post_init__`` makes of fields that a class gives another default."""
+    for name in {n for n in _assigned(method) if n.startswith(SELF)}:
+        tried = body.with_value(name, Given())
+        tried.run(method.body)
+        field, value = name.removeprefix(SELF), tried.scope.values.get(name)
+        if isinstance(value, Given):
+            stated.keeps[field] = tuple(sorted(tried.needs().get(field, ())))
+        elif name in tried.scope.values:
+            stated.resets.add(field)
+
+
+def _take(method: ast.FunctionDef, stated: Stated, body: _Body) -> None:
+    """Note the values of an older form that ``__post_init__`` takes as the default."""
+    for name in {n for n in map(_asked_for_bool, ast.walk(method)) if n in stated.fields}:
+        default = stated.fields[name]
+        for old in (False, True):
+            tried = body.with_value(f"{SELF}{name}", old)
+            tried.run(s for s in method.body if f"{SELF}{name}" in _assigned(s))
+            if not isinstance(default, bool) and tried.stated().get(name) == default:
+                stated.takes.setdefault(name, []).append(old)
+
+
+def _asked_for_bool(node: ast.AST) -> str:
+    """Return the field of ``isinstance(self.field, bool)``."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="isinstance"),
+            args=[ast.Attribute(value=ast.Name(id="self"), attr=name), ast.Name(id="bool")],
+        ):
+            return name
+        case _:
+            return ""
 
 
 def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
@@ -174,6 +242,8 @@ def _read_attribute(statement: ast.stmt, stated: Stated, body: _Body) -> None:
         case ast.AnnAssign(target=ast.Name(id=name), annotation=hint, value=ast.expr() as value):
             if stated.kind in _OF_CLASSES and not ast.unparse(hint).startswith("ClassVar"):
                 body.state(name, value, attribute=True)
+        case ast.Assign(targets=[ast.Name()]) | ast.If() if stated.kind == "training":
+            body.run([statement])
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _ROPE:
             body.complete(name, value)
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if stated.kind == "processor":
@@ -214,17 +284,28 @@ class _Body:
         self.fields: set[str] = set()
         self.rope: dict[str, JsonValue] = {}
         self.overwritten: set[str] = set()
+        self.before_base: set[str] = set()
         self._methods = methods or {}
         self._is_helper = False
         self._locals: set[str] = set()
         if self._methods.keys() & {_CONVERTS, _STANDARDIZES}:
             self.rope[OWN] = True
 
+    def with_value(self, name: str, value: object) -> _Body:
+        """Return the same statements followed so far, where a name has another value."""
+        other = copy.copy(self)
+        other.fields, other._locals = {*self.fields}, {*self._locals}
+        other.rope = {**self.rope}
+        other.scope = self.scope.copied()
+        other.scope.values[name] = value
+        return other
+
     def state(self, name: str, node: ast.expr, *, attribute: bool = False) -> None:
         """Note the default of a field."""
         if name not in _UNREAD and not name.startswith("_"):
             self.fields.add(name)
             self.overwritten.discard(name)
+            self.before_base.discard(name)
             self.scope.assign(f"{SELF}{name}" if attribute else name, node)
 
     def complete(self, name: str, node: ast.expr) -> None:
@@ -236,9 +317,9 @@ class _Body:
         """Return field -> value."""
         names = {name: self._last(name) for name in self.fields}
         return {
-            name: value.of if isinstance(value := self.scope.values[last], Held) else value
+            name: value.of if isinstance(value, Held) else value
             for name, last in names.items()
-            if last in self.scope.values
+            if last in self.scope.values and not isinstance(value := self.scope.values[last], Part)
         }
 
     def needs(self) -> dict[str, frozenset[str]]:
@@ -344,6 +425,7 @@ class _Body:
                 if method == "__init__":
                     names = self.fields - self.scope.keywords
                     self.overwritten = {name for name in names if self._is_set(name)}
+                self.before_base = {*self.fields} if method == _POST else self.before_base
                 for keyword in keywords:
                     if keyword.arg is not None:
                         self.state(keyword.arg, keyword.value, attribute=True)
@@ -474,6 +556,10 @@ def _assigned(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement assigns, wherever inside it."""
     for inner in ast.walk(node):
         match inner:
+            case ast.Attribute(value=ast.Name() | ast.Attribute() as of, ctx=ast.Store()) if not (
+                _target(inner)
+            ):
+                yield _target(of)  # a field of a config inside
             case (
                 ast.Name(ctx=ast.Store())
                 | ast.Attribute(ctx=ast.Store())

@@ -6,13 +6,14 @@ import ast
 import copy
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from samebits.defaults.table import renamed
+from samebits.defaults.table import TORCH, Default, renamed
 
 _RESAMPLING: Final = {
     "NEAREST": 0,
@@ -70,6 +71,9 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
+_TYPES: Final[Mapping[str, type]] = {"str": str, "dict": dict, "bool": bool}
+
+
 class UnstatedError(ValueError):
     """The source does not state the value."""
 
@@ -81,9 +85,23 @@ class Held:
     of: JsonValue
 
 
+class Given:
+    """A value that a class gives to its base: the source of the base shows no more than that it is not None."""
+
+    def __bool__(self) -> bool:
+        raise UnstatedError
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return False
+        raise UnstatedError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class Part:
-    """A config inside, as the base of all configs makes it where a file has none."""
+    """A config inside, as the base of all configs or the class itself makes it where a file has none."""
 
     of: str
     type: str | None = None
@@ -99,10 +117,18 @@ class Part:
 
 
 class Inside(Protocol):
-    """Knows the defaults of the configs inside, which other files may state."""
+    """Knows what other files of the release state: the defaults of configs inside, and what bases complete."""
 
-    def __call__(self, part: Part, name: str) -> JsonValue:
+    def default(self, part: Part, name: str) -> JsonValue:
         """Return the default of a field.
+
+        Raises:
+            UnstatedError: no source states it.
+
+        """
+
+    def completed(self, cls: str, held: Held) -> Default:
+        """Return ``rope_parameters`` of a class as the base of all configs completes them.
 
         Raises:
             UnstatedError: no source states it.
@@ -130,7 +156,19 @@ class Scope:
     parts: Mapping[str, Part] = field(default_factory=dict)
     inside: Inside | None = None
     reads_inside: bool = False
-    """Whether a value was made of a field of a config inside."""
+    """Whether a value was made of what other files state."""
+    cls: str = ""
+    """The class that the source is of."""
+
+    def copied(self) -> Scope:
+        """Return the same names and values, to follow code that may change them."""
+        return replace(
+            self,
+            values=copy.deepcopy(self.values),
+            needs={**self.needs},
+            unknown={*self.unknown},
+            keywords={*self.keywords},
+        )
 
     def look_up(self, name: str) -> JsonValue:
         """Return the value of a name, or of ``self.name``: that of the argument until the code assigns it.
@@ -150,6 +188,9 @@ class Scope:
             return self.look_up(name.removeprefix(SELF))
         if name in self.constants:
             return copy.deepcopy(self.constants[name])
+        if (needs := _newer_torch(name)) is not None:
+            self.read |= needs
+            return True
         raise UnstatedError
 
     def assign(self, name: str, node: ast.expr) -> None:
@@ -168,7 +209,7 @@ class Scope:
         name = self.aliases.get(name, name)
         value = self.values.get(name)
         same = [other for other, held in self.values.items() if held is value]
-        for other in [name, *(same if isinstance(value, (list, dict)) else ())]:
+        for other in [name, *(same if isinstance(value, (list, dict, Part)) else ())]:
             self.values.pop(other, None)
             self.unknown.add(other)
 
@@ -195,12 +236,12 @@ class Scope:
 
         """
         self.read = set()
-        value = self._value(node)
+        value: JsonValue = self._value(node)
         if isinstance(value, Held):
             raise UnstatedError
         return value
 
-    def _value(self, node: ast.expr) -> JsonValue:
+    def _value(self, node: ast.expr) -> Any:
         match node:
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
                 return value
@@ -211,17 +252,19 @@ class Scope:
             case ast.Attribute(
                 value=ast.Attribute(value=ast.Name(id="self"), attr=part), attr=name
             ):
+                return self._of_part(f"{SELF}{part}", name)
+            case ast.Attribute(value=ast.Name(id=part), attr=name) if self._is_part(part):
                 return self._of_part(part, name)
             case ast.DictComp(generators=[ast.comprehension(ifs=[test])]) if _asks_kwargs(test):
                 return {}
             case ast.Subscript(value=of, slice=key):
-                return _part(self._value(of), self._value(key))
+                return _part(self._whole(self._value(of)), self._value(key))
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return [self._value(part) for part in parts]
+                return [_plain(self._value(part)) for part in parts]
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 named = [key for key in keys if key is not None]
                 return {
-                    str(self._value(key)): self._value(value)
+                    str(self._value(key)): _plain(self._value(value))
                     for key, value in zip(named, values, strict=True)
                 }
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -260,7 +303,7 @@ class Scope:
                 break
         return value
 
-    def _called(self, node: ast.Call) -> JsonValue:
+    def _called(self, node: ast.Call) -> Any:
         """Return the value of a call: of a field of a dataclass, of a token, of a conversion, of a size."""
         for keyword in node.keywords:
             if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name):
@@ -291,7 +334,7 @@ class Scope:
                     *_,
                 ],
             ):
-                return self._of_part(part, name)
+                return self._of_part(f"{SELF}{part}", name)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="self"), attr=name), args=given, keywords=[]
             ) if name in self.methods:
@@ -303,35 +346,80 @@ class Scope:
                 if isinstance(value, dict):  # a size in full stays what it is
                     return value
             case ast.Call(
-                func=ast.Name(id="isinstance"), args=[ast.expr() as part, ast.Name(id="str")]
-            ):
-                return isinstance(self._value(part), str)
+                func=ast.Name(id="isinstance"), args=[ast.expr() as part, ast.Name(id=kind)]
+            ) if kind in _TYPES:
+                return _is_of(self._value(part), kind)
             case ast.Call(func=ast.Name(id="remap_legacy_layer_types"), args=[part]):
                 names = self.look_up(RENAMES)
                 return renamed(self._value(part), names if isinstance(names, dict) else {})
             case ast.Call(func=func, args=parts, keywords=[]) if ast.unparse(func) in _CONVERSIONS:
                 return self._converted(ast.unparse(func), parts)
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if ast.unparse(
+                node
+            ) not in self.constants and name.endswith("Config"):
+                return self._made_part(name, None, keywords)
+            case (
+                ast.Call(
+                    func=ast.Subscript(value=ast.Name(id="CONFIG_MAPPING"), slice=kind),
+                    args=[],
+                    keywords=keywords,
+                )
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="AutoConfig"), attr="for_model"),
+                    args=[kind],
+                    keywords=keywords,
+                )
+            ):
+                return self._made_part("AutoConfig", str(self._value(kind)), keywords)
             case ast.Call(func=ast.Name(), args=[], keywords=[]):
                 return self.look_up(ast.unparse(node))
             case _:
                 pass
         raise UnstatedError
 
+    def _made_part(self, of: str, kind: str | None, keywords: Sequence[ast.keyword]) -> Any:
+        """Return a config inside that the code makes; what it is given may have no stated value."""
+        try:
+            given = {each.arg: _plain(self._value(each.value)) for each in keywords}
+        except UnstatedError:
+            return Part(of, kind, None)
+        rest = given.pop(None, {})
+        named = {str(name): value for name, value in given.items()}
+        return Part(of, kind, {**named, **rest} if isinstance(rest, dict) else None)
+
+    def _is_part(self, name: str) -> bool:
+        """Tell whether a local name is a config inside."""
+        return isinstance(self.values.get(name), Part)
+
+    def _whole(self, value: Any) -> Any:
+        """Return a value with what a base has completed."""
+        if not isinstance(value, Held):
+            return value
+        self.reads_inside = True
+        if self.inside is None:
+            raise UnstatedError
+        default = self.inside.completed(self.cls, value)
+        self.read |= {*default.needs}
+        return default.value
+
     def _of_part(self, name: str, inner: str) -> JsonValue:
         """Return a field of a config inside that has its defaults."""
-        part = self.parts.get(name)
+        held: Any = self.look_up(name)
         self.reads_inside = True
-        if part is None or self.inside is None or not part.is_made:
+        if self.inside is None:
             raise UnstatedError
-        held = self.look_up(f"{SELF}{name}")
-        if not (held is None or isinstance(held, dict)):
+        if isinstance(held, Part):
+            return self.inside.default(held, inner)
+        name = name.removeprefix(SELF)
+        part = self.parts.get(name)
+        if part is None or not part.is_made or not (held is None or isinstance(held, dict)):
             raise UnstatedError
         if part.type:  # a file may name another type of it, with other defaults
             self.read.add(inner)
         else:
             self.read.discard(name)
             self.read |= {inner, f"{name}.{inner}"}
-        return held[inner] if held and inner in held else self.inside(part, inner)
+        return held[inner] if held and inner in held else self.inside.default(part, inner)
 
     def _made_by(self, method: ast.FunctionDef, given: Sequence[ast.expr]) -> JsonValue:
         """Return what a method of the class itself returns that only assigns before."""
@@ -340,13 +428,9 @@ class Scope:
         if len(names) != len(given) or not isinstance(last, ast.Return) or last.value is None:
             raise UnstatedError
         values = dict(zip(names, map(self._value, given), strict=True))
-        own = replace(
-            self,
-            values={**self.values, **values},
-            needs={**self.needs},
-            unknown=self.unknown - values.keys(),
-            keywords={*self.keywords},
-        )
+        own = self.copied()
+        own.values |= values
+        own.unknown -= values.keys()
         for statement in before:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -383,14 +467,14 @@ class Scope:
                 ends = [self._value(part) for part in parts]
                 if not all(isinstance(end, int) and abs(end) <= _MAX_RANGE for end in ends):
                     raise UnstatedError
-                return list(range(*ends))  # type: ignore[arg-type]
+                return list(range(*ends))
             case _:
                 items = self._value(node)
                 if not isinstance(items, list):
                     raise UnstatedError
-                return list(items)
+                return [*items]
 
-    def _keyword(self, name: str, default: ast.expr, *, stays: bool) -> JsonValue:
+    def _keyword(self, name: str, default: ast.expr, *, stays: bool) -> Any:
         """Return a keyword that the code has added, or the default; a file may have it, too."""
         self.read.add(name)
         if name not in self.keywords:
@@ -424,6 +508,28 @@ def _applied(kind: ast.AST, left: JsonValue, right: JsonValue) -> JsonValue:
     except (KeyError, TypeError, ArithmeticError) as error:
         raise UnstatedError from error
     return value
+
+
+def _plain(value: Any) -> JsonValue:
+    """Return a value that JSON has, or raise."""
+    if isinstance(value, (Held, Part, Given)):
+        raise UnstatedError
+    plain: JsonValue = value
+    return plain
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if isinstance(value, Given):
+        raise UnstatedError
+    return isinstance(value, _TYPES[kind]) or (kind == "dict" and isinstance(value, Held))
+
+
+def _newer_torch(name: str) -> frozenset[str] | None:
+    """Return what a test of torch needs that is true where torch is there and new enough; None for other names."""
+    if name == "is_torch_available()":
+        return frozenset()
+    match = re.fullmatch(r"is_torch_greater_or_equal_than_(\d+)_(\d+)", name)
+    return frozenset([f"{TORCH}{match[1]}.{match[2]}"]) if match else None
 
 
 def _part(of: JsonValue, key: JsonValue) -> JsonValue:

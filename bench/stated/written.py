@@ -52,6 +52,10 @@ def _rows(stated: Stated) -> dict[str, list[Any]]:
         rows["parts"] = ["=", stated.parts]
     if stated.aliases:
         rows["aliases"] = ["=", stated.aliases]
+    if stated.keeps:
+        rows["keeps"] = ["=", {name: list(needs) for name, needs in sorted(stated.keeps.items())}]
+    if stated.takes:
+        rows["takes"] = ["=", stated.takes]
     if stated.rope:
         rows["rope"] = ["=", stated.rope]
     if stated.renames:

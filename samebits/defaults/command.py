@@ -197,7 +197,8 @@ def _text(answers: Sequence[Answer], first: str, last: str) -> Iterator[str]:
 
 
 def _row(move: Move) -> tuple[str, str, str, str]:
-    return move.field, _shown(move.before), _shown(move.after), move.since
+    since = f"{move.since}, with torch {move.torch} or newer" if move.torch else move.since
+    return move.field, _shown(move.before), _shown(move.after), since
 
 
 def _shown(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Move:
     after: JsonValue
     since: str
     """The release from which on the newer default holds."""
+    torch: str | None = None
+    """The oldest torch with which it holds; None: with any."""
 
 
 def class_names(table: Table, document: Mapping[str, Any], release: str) -> str | None:
@@ -76,7 +78,7 @@ def moves(
         )
         if all(map(table.has, pair, (first, last))):
             moved += (
-                Move(m.of, f"{part}.{m.field}", m.before, m.after, m.since)
+                replace(m, field=f"{part}.{m.field}")
                 for m in moves(table, inside, first, last, (pair[0], pair[1]))
             )
     return moved
@@ -87,14 +89,17 @@ def _own(
 ) -> Iterator[Move]:
     before, after = table.of(names[0], first), table.of(names[1], last)
     given = _given(document, table.aliases(names[1], last))
+    takes = table.takes(names[1], last)
     shared = before.keys() & after.keys() - given
     # None in place of False is the same to most code: last
     for field in sorted(shared, key=lambda f: (not before[f].value and not after[f].value, f)):
         old, new = before[field], after[field]
         if given & {*old.needs, *new.needs} or not _differ(old, new):
             continue
+        if any(is_same(old.value, value) for value in takes.get(field, ())):
+            continue  # the newer code takes the older value as its default
         since = _since(table, names, field, first, last)
-        yield Move(names[1], field, old.value, new.value, since)
+        yield Move(names[1], field, old.value, new.value, since, new.torch or old.torch)
 
 
 def _given(document: Mapping[str, Any], aliases: Mapping[str, str]) -> set[str]:

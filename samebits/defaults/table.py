@@ -25,6 +25,7 @@ FILE: Final = "defaults.json"
 _RENAMED_BASE: Final = {"PretrainedConfig": "PreTrainedConfig"}
 """The base of all configs has another name since 5.0."""
 _MAX_BASES = 20
+TORCH: Final = "torch>="
 FIELDS = "fields."
 """Begins the keys of fields among those of a class."""
 
@@ -35,7 +36,13 @@ class Default(NamedTuple):
     is_stated: bool
     value: JsonValue = None
     needs: tuple[str, ...] = ()
-    """Other fields: the default is this value where they have their defaults, too."""
+    """Other fields: the default is this value where they have their defaults, too; or ``torch>=2.8``."""
+
+    @property
+    def torch(self) -> str | None:
+        """The oldest torch with which it is the default; None: with any."""
+        bounds = (name.removeprefix(TORCH) for name in self.needs if name.startswith(TORCH))
+        return next(bounds, None)
 
 
 @dataclass
@@ -87,13 +94,26 @@ class Table:
         if not stated:
             return None
         mark, *given = rows[stated[0]]
-        # a base that makes the field of others may do so with what this class gives it
-        is_stated = mark in "=~" and all(rows[base][0] == "=" for base in stated[1:])
-        default = Default(is_stated, *given)
+        default = Default(mark in "=~", *given)
+        for base in stated[1:]:
+            if rows[base][0] != "=":
+                default = self._kept(base, field, default, index)
         if isinstance(default.value, list) and field in self._of_layers(line, index):
             names = self._first("renames", line, index)
             default = default._replace(value=renamed(default.value, names))
         return self._completed(line, stated[0], default, index) if field == FIELD else default
+
+    def _kept(self, base: str, field: str, default: Default, index: int) -> Default:
+        """Return the default that a class gives to a base which makes the field of others: it may change it."""
+        _, *keeps = self.classes[base].at("keeps", index)
+        if default.value is None or not keeps or field not in keeps[0]:
+            return Default(is_stated=False)
+        return default._replace(needs=tuple(dict.fromkeys([*default.needs, *keeps[0][field]])))
+
+    def completed(self, name: str, default: Default, release: str) -> Default:
+        """Return rope parameters that a class has at first as the base of all configs completes them."""
+        index = self.releases.index(release)
+        return self._completed([*self._line(name, index)], name, default, index)
 
     def _completed(self, line: Sequence[str], of: str, default: Default, index: int) -> Default:
         """Return rope parameters as the base of all configs completes them; ``of`` is the class that states them."""
@@ -134,19 +154,23 @@ class Table:
         """Return name of a config inside -> its class."""
         return self._nearest("parts", name, release)
 
+    def takes(self, name: str, release: str) -> dict[str, list[JsonValue]]:
+        """Return field -> values of an older form that the class takes as its default."""
+        return self._nearest("takes", name, release)
+
     def aliases(self, name: str, release: str) -> dict[str, str]:
         """Return another name that a file may have -> the field."""
         return self._nearest("aliases", name, release)
 
-    def _nearest(self, key: str, name: str, release: str) -> dict[str, str]:
+    def _nearest(self, key: str, name: str, release: str) -> dict[str, Any]:
         index = self.releases.index(release)
         return self._first(key, self._line(name, index), index)
 
-    def _first(self, key: str, line: Iterable[str], index: int) -> dict[str, str]:
+    def _first(self, key: str, line: Iterable[str], index: int) -> dict[str, Any]:
         for base in line:
             _, *value = self.classes[base].at(key, index)
             if value:
-                names: dict[str, str] = value[0]
+                names: dict[str, Any] = value[0]
                 return names
         return {}
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from bench.defaults import Reader
+from bench.defaults import PAGE, Reader, with_figures
+from bench.stated import written
 from bench.stated.sources import of_file, shared_constants
+from samebits.defaults.table import Table
 
 
 def read(body, kind="config", bases="PreTrainedConfig", constants=""):
@@ -350,3 +352,157 @@ def test_what_a_loop_adds_to_the_keywords_has_no_stated_value():
     )
     assert stated.computed - {"inner"} == {"pad_token_id", "eos_token_id"}
     assert not stated.overwritten & stated.computed
+
+
+MADE = (
+    "class OuterConfig(PreTrainedConfig):\n"
+    "    tie_word_embeddings: bool = False\n"
+    "    def __init__(self, text_config=None, size=7, **kwargs):\n"
+    "        if isinstance(text_config, dict):\n"
+    "            text_config = AutoConfig.for_model(**text_config)\n"
+    "        elif text_config is None:\n"
+    "            text_config = {made}\n"
+    "        self.text_config = text_config\n"
+    "        {more}\n"
+    "        self.size = {size}\n"
+    "        super().__init__(**kwargs)\n"
+)
+
+
+@pytest.mark.parametrize("size", ["self.text_config.size", "text_config.size"])
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        ("CONFIG_MAPPING['inner']()", 3),
+        ("AutoConfig.for_model('inner')", 3),
+        ("AutoConfig.for_model('inner', **{'size': 5})", 5),
+        ("InnerConfig(size=5)", 5),
+    ],
+)
+def test_a_config_that_the_code_makes_has_the_fields_of_its_class(made, value, size):
+    outer = MADE.format(made=made, more="pass", size=size)
+    stated = of_release(inner=INNER.format(field=""), outer=outer)["OuterConfig"]
+    assert stated.fields["size"] == value
+    assert "text_config" in stated.needs["size"]
+    assert "text_config" in stated.computed
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        ("CONFIG_MAPPING[compute()]()", "pass"),
+        ("CONFIG_MAPPING['unknown']()", "pass"),
+        ("InnerConfig(size=compute())", "pass"),
+        ("InnerConfig()", "self.text_config.size = compute()"),
+        ("InnerConfig()", "text_config.update(compute())"),
+    ],
+)
+def test_a_config_of_another_kind_or_one_that_is_changed_has_no_stated_fields(made, more):
+    outer = MADE.format(made=made, more=more, size="self.text_config.size")
+    stated = of_release(inner=INNER.format(field=""), outer=outer)["OuterConfig"]
+    assert "size" in stated.computed
+
+
+ROTARY = (
+    "class PreTrainedConfig(RotaryEmbeddingConfigMixin):\n"
+    "    def __post_init__(self, **kwargs):\n        pass\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("theta", "value"), [("default_theta = 50.0", 50.0), ("rope_theta: float = compute()", None)]
+)
+def test_what_the_base_completes_is_read_as_it_is_completed(theta, value):
+    config = (
+        "class AConfig(PreTrainedConfig):\n"
+        f"    {theta}\n"
+        "    rope_parameters: dict | None = None\n"
+        "    length: float = 1.0\n"
+        "    def __post_init__(self, **kwargs):\n"
+        "        super().__post_init__(**kwargs)\n"
+        "        self.length = self.rope_parameters['rope_theta']\n"
+    )
+    rope = "class RotaryEmbeddingConfigMixin:\n    default_theta = 50.0\n"
+    files = {
+        "utils/constants.py": "",
+        "configuration_utils.py": ROTARY,
+        "modeling_rope_utils.py": rope,
+        "models/a/configuration_a.py": config,
+    }
+    stated = Reader().sources(files)["AConfig"]
+    assert stated.fields.get("length") == value
+    assert ("length" in stated.computed) is (value is None)
+
+
+@pytest.mark.parametrize(
+    ("post", "value", "needs"),
+    [
+        ("self.labels = kwargs.get('labels', 2)", 2, ("names",)),
+        ("self.labels = self.labels if self.labels is not None else 2", 9, ("names",)),
+        ("self.labels = compute()", None, ()),
+        ("self.labels = self.labels or 2", None, ()),
+    ],
+)
+def test_a_base_that_runs_after_its_class_keeps_or_sets_again_what_the_class_gives(
+    post, value, needs
+):
+    base = (
+        "class PreTrainedConfig:\n"
+        "    names: dict | None = None\n"
+        "    def __post_init__(self, **kwargs):\n"
+        f"        if self.names is None:\n            {post}\n"
+    )
+    config = "class AConfig(PreTrainedConfig):\n    labels: int = 9\n"
+    files = {"utils/constants.py": "", "configuration_utils.py": base}
+    table = Table([], {})
+    written.add(table, "1.0", Reader().sources({**files, "models/a/configuration_a.py": config}))
+    default = table.default("AConfig", "labels", "1.0")
+    assert default.is_stated is (value is not None)
+    if default.is_stated:
+        assert (default.value, tuple(default.needs)) == (value, needs)
+
+
+def test_a_default_of_the_installed_torch_is_stated_with_the_torch_that_it_needs():
+    stated = read(
+        "usual = 'slow'\n"
+        "if is_torch_available():\n"
+        "    from .utils import is_torch_greater_or_equal_than_2_8\n"
+        "    if is_torch_greater_or_equal_than_2_8:\n"
+        "        usual = 'fast'\n"
+        "other = 'slow'\n"
+        "if is_flash_available():\n"
+        "    other = 'fast'\n"
+        "optim: str = field(default=usual)\n"
+        "also: str = field(default=other)\n",
+        kind="training",
+    )
+    assert stated.fields == {"optim": "fast"}
+    assert stated.needs == {"optim": ("torch>=2.8",)}
+    assert stated.computed == {"also"}
+
+
+@pytest.mark.parametrize(
+    ("made", "takes"),
+    [
+        ("'all' if self.count else 'no'", {"count": [False]}),
+        ("'no' if self.count else 'all'", {"count": [True]}),
+        ("compute(self.count)", {}),
+    ],
+)
+def test_an_older_form_that_the_code_takes_as_its_default_is_noted(made, takes):
+    stated = read(
+        "count: str | bool = 'no'\n"
+        "def __post_init__(self):\n"
+        "    if isinstance(self.count, bool):\n"
+        f"        self.count = {made}\n",
+        kind="training",
+    )
+    assert stated.fields == {"count": "no"}
+    assert stated.takes == takes
+
+
+def test_the_figures_stand_between_the_marks_of_the_page():
+    text = PAGE.read_text("utf-8")
+    assert with_figures(text, "Of 2") == with_figures(with_figures(text, "Of 1"), "Of 2")
+    with pytest.raises(ValueError, match="the page has no"):
+        with_figures("none", "Of 2")

@@ -142,3 +142,36 @@ def test_a_field_that_a_config_inside_decides_did_not_move_where_the_file_gives_
         written.add(made, release, stated)
     assert set(found(made, {"part": {"m": 1}}, "5.2.0", "5.3.0")) == {"n"}
     assert found(made, {"part": {"n": 1}}, "5.2.0", "5.3.0") == {}
+
+
+def arguments(count, optim):
+    """Return what a source of TrainingArguments states, with the code for an older form of ``count``."""
+    text = (
+        "class TrainingArguments:\n"
+        f"    usual = 'slow'\n    {optim}\n"
+        f"    count: str | bool = {count}\n"
+        "    optim: str = field(default=usual)\n"
+        "    def __post_init__(self):\n"
+        "        if isinstance(self.count, bool):\n"
+        "            self.count = 'all' if self.count else 'no'\n"
+    )
+    return of_file(text, "training")
+
+
+@pytest.mark.parametrize(("old", "is_move"), [("False", False), ("True", True), ("None", True)])
+def test_a_default_that_the_newer_code_takes_from_the_older_one_is_no_move(old, is_move):
+    made = Table([], {})
+    written.add(made, "4.1.0", arguments(old, "pass"))
+    written.add(made, "5.0.0", arguments("'no'", "pass"))
+    known = from_text(written.text(made))
+    assert ("count" in found(known, {}, "4.1.0", "5.0.0", "TrainingArguments")) is is_move
+
+
+def test_a_default_of_newer_torch_is_shown_with_that_torch(monkeypatch, capsys):
+    made = Table([], {})
+    newer = "if is_torch_greater_or_equal_than_2_8: usual = 'fast'"
+    written.add(made, "4.1.0", arguments("'no'", "pass"))
+    written.add(made, "5.0.0", arguments("'no'", newer))
+    monkeypatch.setattr("samebits.defaults.command.table", lambda: made)
+    assert main(["TrainingArguments", "--from", "4.1.0", "--to", "5.0.0"]) == 1
+    assert "5.0.0, with torch 2.8 or newer" in capsys.readouterr().out
