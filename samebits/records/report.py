@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[25] = 25
+SCHEMA_VERSION: Literal[26] = 26
 # History of SCHEMA_VERSION, from the oldest that can be read:
 # 16: arguments of generate(), other classes of a checkpoint, crossings of tokenizers, processors, generation
 #     settings and chat templates.
@@ -34,6 +34,7 @@ SCHEMA_VERSION: Literal[25] = 25
 # 23: what a class reads of its base model that was saved alone; training of projections on a frozen base.
 # 24: which stack raises, of a finding about a release; names of a few changed definitions that ran.
 # 25: which frames of an exception changed; how first weights of new models are drawn; edits of the loaded model.
+# 26: arguments that change no more than the order of sums.
 
 
 class StackReport(Record):
@@ -227,7 +228,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[25] = SCHEMA_VERSION
+    schema_version: Literal[26] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -14,6 +14,7 @@ from samebits_probe.questions.arguments.generating import (
     asked,
     assistants,
     inputs,
+    with_media,
 )
 from samebits_probe.questions.arguments.states import held
 from transformers.generation import candidate_generator
@@ -24,6 +25,7 @@ ADDS_THE_PROMPT = MAJOR == 5 and MINOR < 3
 OTHER_TOKENIZER = "assistant_model (of another tokenizer)"
 DRAFTED = {"prefill_chunk_size", "prompt_lookup_num_tokens", "assistant_early_exit"}
 DRAFTED |= {"assistant_model", OTHER_TOKENIZER}
+QUANTIZED = "cache_implementation (quantized)"
 GIVEN = {"generation_config", "generation_config (sampling)"}
 REFUSED_BY_SOME = {"watermarking_config (as a dict)"}
 """What 4.57 refuses of every model."""
@@ -64,9 +66,25 @@ class Swallows(Plain):
 
 
 class Rounds(Plain):
+    def __init__(self, by=1e-3):
+        super().__init__()
+        self.by = by
+
     def forward(self, input_ids, head_mask=None):
         logits = self.logits(input_ids)
-        return {"logits": logits if head_mask is None else logits * (1 + 1e-6)}
+        return {"logits": logits if head_mask is None else logits * (1 + self.by)}
+
+
+class Routes(Plain):
+    """Its routers are in the output, or nothing is in their place."""
+
+    def __init__(self, found=None):
+        super().__init__()
+        self.found = (torch.ones(1),) if found is None else found
+
+    def forward(self, input_ids, output_router_logits=False):
+        routers = {"router_logits": self.found} if output_router_logits else {}
+        return {"logits": self.logits(input_ids), **routers}
 
 
 def of(model, kwargs=IDS):
@@ -82,14 +100,22 @@ def test_a_planted_argument_that_is_swallowed_has_no_effect_and_its_twin_has_one
     assert all(abs(after - 0.75 * before) < 1e-5 for after, before in pairs)
     assert swallows["head_mask"] == {"named": False, "effect": "none"}
     assert rounds["head_mask"] == {"named": True, "effect": "rounding"}
-    shape = effects(Reads().eval(), IDS, {"logits_to_keep": 1}, lambda: None)["logits_to_keep"]
-    assert shape == {
+    assert of(Rounds(by=1e-6))["head_mask"]["effect"] == "order of sums"
+    assert swallows["num_logits_to_keep"] == {"named": False, "effect": "none"}
+    assert reads["logits_to_keep"] == {
         "named": True,
         "effect": "another shape",
         "message": "(1, 9, 99) → (1, 1, 99)",
     }
     assert reads["position_ids"]["effect"] == "raises"
     assert "position_ids" in reads["position_ids"]["message"]
+
+
+def test_a_field_with_nothing_in_it_is_no_field():
+    clean = of(Routes())["output_router_logits"]
+    assert (clean["effect"], clean["message"]) == ("more fields", "router_logits")
+    for empty in ((), (None, None), ((), ())):
+        assert of(Routes(empty))["output_router_logits"] == {"named": True, "effect": "none"}
 
 
 def test_arguments_of_bert():
@@ -117,7 +143,7 @@ def test_arguments_of_llama():
     found = of(tiny.made(transformers.LlamaForCausalLM, **SIZES, num_hidden_layers=2))
     assert found["position_ids"]["effect"] == "other numbers"
     assert found["position_ids"]["numbers"] != found["position_ids"]["without"]
-    assert "token_type_ids" not in found
+    assert not found["token_type_ids"]["named"]
 
 
 def test_an_argument_of_the_prompt_is_not_given_again():
@@ -204,6 +230,23 @@ class Refuses(transformers.LlamaForCausalLM):
         return super().generate(**kwargs)
 
 
+class Lacks(transformers.LlamaForCausalLM):
+    def generate(self, cache_implementation=None, **kwargs):
+        if cache_implementation:
+            raise ImportError
+        return super().generate(**kwargs)
+
+
+class Loses(transformers.LlamaForCausalLM):
+    """It has no cache of the prompt without guidance, which is three tokens long, behind its first token."""
+
+    def forward(self, input_ids=None, attention_mask=None, **kwargs):
+        if input_ids.shape[1] == 1 and attention_mask is not None and attention_mask.shape[1] == 4:
+            attention_mask = None
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - {"past_key_values", "cache"}}
+        return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+
 class Stops(transformers.LlamaForCausalLM):
     """Its second step raises, with any argument."""
 
@@ -226,12 +269,17 @@ def generating(model_class, max_length=None):
 def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     found, facts = generating(transformers.LlamaForCausalLM)
     names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]
-    assert list(found) == names
     assert len(names) == len(set(names))
+    of_forward = {"head_mask", "token_type_ids", "output_router_logits"}
+    assert [name for name in found if name not in of_forward] == [
+        name for name in names if name in found
+    ]
+    assert {*names} - found.keys() <= {QUANTIZED}
     lacks = {name for name, each in facts.items() if not each["named"]}
-    assert lacks <= {"prefill_chunk_size", "top_h"}
+    assert lacks <= {"prefill_chunk_size", "top_h", *of_forward}
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    assert same <= {"use_cache", *DRAFTED, *GIVEN}
+    assert same <= {"use_cache", "output_attentions", *DRAFTED, *GIVEN, *of_forward}
+    assert ("output_attentions" in same) is (MINOR > 48 or MAJOR > 4)  # sdpa has none
     raises = {name for name, effect in found.items() if effect == "raises"}
     assert raises <= lacks | (REFUSED_BY_SOME if MAJOR == 4 else set())
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
@@ -249,6 +297,28 @@ def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
     assert changed == {"num_beams", "prompt_lookup_num_tokens"}
     assert {refuses[name] for name in changed} == {"raises"}
     assert clean.keys() - refuses.keys() == {"length_penalty", "num_return_sequences"}
+
+
+def test_what_is_not_installed_says_nothing_of_an_argument():
+    assert QUANTIZED not in generating(Lacks)[0]
+
+
+def test_the_second_token_shows_what_becomes_of_a_prompt_without_guidance():
+    clean, twin, loses = (
+        generating(c)[1]
+        for c in (transformers.LlamaForCausalLM, transformers.LlamaForCausalLM, Loses)
+    )
+    second = "negative_prompt_ids (second token)"
+    assert clean[second] == twin[second]
+    assert clean[second]["message"] == loses[second]["message"]
+    assert apart(clean, loses, "negative_prompt_ids", "numbers") < 1e-3
+    assert apart(clean, loses, second, "without") < 1e-3
+    assert apart(clean, loses, second, "numbers") > 1e-2
+
+
+def apart(first, second, name, key):
+    pairs = zip(first[name][key], second[name][key], strict=True)
+    return max(abs(one - other) for one, other in pairs)
 
 
 def test_a_config_that_is_given_takes_the_place_of_the_own_one_or_gives_way_to_it():
@@ -291,7 +361,11 @@ def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_hidden_layers=1))
     assert inputs(model, IDS) == IDS
     assert inputs(model, {**IDS, "decoder_input_ids": torch.zeros(1, 1)}) == IDS
-    assert inputs(model, {**IDS, "pixel_values": torch.zeros(1)}) is None
+    image = {**IDS, "pixel_values": torch.zeros(1)}
+    assert inputs(model, image) is None
+    assert with_media(model, image) == image
+    assert with_media(model, IDS) is None
+    assert with_media(Reads(), image) is None
     assert inputs(model, {"input_ids": IDS["input_ids"].repeat(2, 1)}) is None
     assert inputs(Reads(), IDS) is None
     sound = torch.zeros(1, 8, 32)

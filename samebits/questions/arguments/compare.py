@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from samebits.questions.arguments.records import (
+    UNREAD,
     ArgumentDifference,
     ArgumentEffect,
     ArgumentsSignal,
@@ -27,10 +28,11 @@ _SAME_TOKENS = (
     "prompt_lookup_num_tokens",
     "assistant_early_exit",
     "assistant_model",
+    "cache_implementation",
 )
 """Arguments of generate() that compute the same tokens in another way: none has an effect to lose."""
-_NO_LOSS = frozenset({"none", "rounding"})
-_UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
+_NO_LOSS = UNREAD | _UNDECIDED
+_UNREAD: Mapping[str, Kind] = {**dict.fromkeys(UNREAD, "ignored"), "raises": "refused"}
 
 
 def differences(
@@ -88,7 +90,7 @@ def masked_otherwise(
     for prompt in (prompt for prompt in reference.ones if prompt in candidate.ones):
         sides = reference.ones[prompt], candidate.ones[prompt]
         effects = {side.effect for side in sides}
-        if effects in ({CHANGED, "none"}, {CHANGED, "rounding"}):
+        if CHANGED in effects and len(effects) == 2 and effects & _NO_LOSS:
             yield prompt, *sides
 
 
@@ -126,7 +128,7 @@ def _leads_elsewhere(before: ArgumentEffect, after: ArgumentEffect) -> bool:
         return before.without == after.without and before.numbers != after.numbers
     if not before.effect == after.effect == CHANGED:
         return False
-    is_same = _are_close(before.without, after.without, _SAME)
+    is_same = before.message == after.message and _are_close(before.without, after.without, _SAME)
     return is_same and not _are_close(before.numbers, after.numbers, _BAND)
 
 

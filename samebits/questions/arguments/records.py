@@ -5,7 +5,7 @@ probes/samebits_probe/questions/arguments/ writes :class:`ArgumentsSignal` witho
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field
 
@@ -13,9 +13,17 @@ from samebits.records.question import Answer, ComparedOfRow, Key
 from samebits.records.record import Record
 
 Effect = Literal[
-    "other numbers", "another shape", "another form", "more fields", "rounding", "none", "raises"
+    "other numbers",
+    "another shape",
+    "another form",
+    "more fields",
+    "rounding",
+    "order of sums",
+    "none",
+    "raises",
 ]
-"""What an argument changes in the output of a call. rounding: so little that another CPU may show none."""
+"""What an argument changes in the output of a call. rounding: so little that another CPU may show none.
+order of sums: so little, in float32, that nothing of what it asks for is computed."""
 
 
 Kind = Literal["ignored", "refused"]
@@ -69,6 +77,10 @@ class ArgumentsSignal(Answer):
         return self.effects if method == "forward" else self.generate
 
 
+UNREAD: Final = frozenset({"none", "order of sums"})
+"""Effects of an argument that is ignored."""
+
+
 class ArgumentDifference(Record):
     """One argument whose effect differs."""
 
@@ -81,8 +93,8 @@ class ArgumentDifference(Record):
     @property
     def of_reference(self) -> bool:
         """True if the reference ignores or refuses what the candidate reads."""
-        read = {"ignored": "none", "refused": "raises"}[self.kind]
-        return self.reference.effect == read != self.candidate.effect
+        read = UNREAD if self.kind == "ignored" else {"raises"}
+        return self.reference.effect in read and self.candidate.effect not in read
 
 
 class ArgumentsOfRow(ComparedOfRow[ArgumentsSignal, ArgumentDifference]):

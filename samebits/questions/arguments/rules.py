@@ -17,7 +17,7 @@ from samebits.questions.arguments.compare import (
     other_states,
 )
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentEffect, Kind, Method
-from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
+from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER
 
 _OF_RELEASE = (
     f"assistant_model ({OF_ANOTHER_TOKENIZER})",
@@ -26,6 +26,7 @@ _OF_RELEASE = (
     "watermarking_config",
 )
 """Arguments that a release refuses whatever the model."""
+_WORDS = {"none": "no effect", "order of sums": "no more than another order of sums"}
 _MAX_VALUES = 4
 """Logits that the evidence shows."""
 
@@ -40,7 +41,7 @@ def _of_kind(method: Method, kind: Kind, *, of_release: bool = False) -> Check:
         for each in ARGUMENTS.of_both(case.reference, case.capture, differences):
             if (each.method, each.kind) != (method, kind):
                 continue
-            if each.argument.startswith(_OF_RELEASE) != of_release:
+            if _is_of_release(each.argument) != of_release:
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))
             yield Sighting(
@@ -52,6 +53,11 @@ def _of_kind(method: Method, kind: Kind, *, of_release: bool = False) -> Check:
     return check
 
 
+def _is_of_release(argument: str) -> bool:
+    """Tell whether a release alone refuses an argument; how a prompt with an image is split is the model's part, too."""
+    return argument.startswith(_OF_RELEASE) and not argument.endswith(f"({MORE_THAN_TEXT})")
+
+
 def call_of(method: Method, argument: str) -> str:
     """Return a call with an argument, as reports show it."""
     return f"{method}({argument}=…)"
@@ -59,7 +65,8 @@ def call_of(method: Method, argument: str) -> str:
 
 def in_words(effect: ArgumentEffect, method: Method) -> str:
     """Return what an argument does, as lines of evidence and tables have it."""
-    words = {"none": "no effect", "raises": effect.message}.get(effect.effect, effect.effect)
+    words = _WORDS.get(effect.effect, effect.effect)
+    words = effect.message if effect.effect == "raises" else words
     beside = f" ({effect.message})" if effect.message and effect.effect != "raises" else ""
     place = f" at {effect.at}" if effect.at else ""
     named = "" if effect.named else f"; {method} does not name it"

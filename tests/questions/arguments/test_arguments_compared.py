@@ -46,6 +46,10 @@ def kinds(before, after):
         # what another CPU may show as no effect
         (READ, {"named": True, "effect": "rounding"}, None),
         ({"named": True, "effect": "rounding"}, NONE, None),
+        # too little for any CPU to show what the argument asks for
+        (READ, {"named": True, "effect": "order of sums"}, "ignored"),
+        ({"named": True, "effect": "order of sums"}, READ, "ignored"),
+        ({"named": True, "effect": "order of sums"}, NONE, None),
         # it had no effect to lose
         ({"named": True, "effect": "none"}, RAISES, None),
         # no side promises an effect

@@ -23,9 +23,12 @@ from samebits_probe.process.failure import in_one_line, library_line
 Facts = dict[str, Any]
 _CLEAR = 2.0**-8
 """Part of the largest output by which an effect is no rounding, in any dtype and on any CPU."""
+_NO_MORE_THAN_ORDER = 2.0**-14
+"""Part of the largest output up to which, in float32, an argument can only have changed the order of sums."""
 _MAX_REASON = 160
 GLOBAL = "global_attention_mask"
 """Argument that names the tokens that attend to all others; only a model with windows of attention has such tokens."""
+ROUTERS = "output_router_logits"
 OTHER = "other numbers"
 _SAMPLES = 32
 """Values of the logits that are kept."""
@@ -47,14 +50,19 @@ def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
         yield "attention_mask", mask
         # the distances change, too: a rotary embedding does not see where a row begins
         yield "position_ids", torch.arange(length).flip(0)[None]
-        if (getattr(config, "type_vocab_size", 0) or 0) > 1:
+        if (getattr(config, "type_vocab_size", 2) or 0) > 1:  # GPT-2's types are tokens
             yield "token_type_ids", torch.ones_like(tokens)
         if forks.accepts(model, GLOBAL) and hasattr(config, "attention_window"):
             yield GLOBAL, 1 - mask
     yield from _masks_of_parts(model, kwargs)
     yield "return_dict", False
     yield "output_hidden_states", True
-    yield "output_router_logits", True
+    yield ROUTERS, True
+    if isinstance(tokens, torch.Tensor):
+        yield "logits_to_keep", 1
+        yield "num_logits_to_keep", 1
+    else:  # of token ids usage asks it
+        yield "output_attentions", True
 
 
 def _masks_of_parts(model: Any, kwargs: Facts) -> Iterator[tuple[str, torch.Tensor]]:
@@ -63,6 +71,7 @@ def _masks_of_parts(model: Any, kwargs: Facts) -> Iterator[tuple[str, torch.Tens
         mask = torch.ones_like(tokens)
         mask[:, 0] = 0
         yield "decoder_attention_mask", mask
+        yield "decoder_position_ids", torch.arange(tokens.shape[1]).flip(0)[None]
     sound, names = kwargs.get("input_values"), choice.signature_of(model.forward).names
     if sound is not None and sound.dim() == 2 and MASK in names:
         mask = torch.ones(sound.shape, dtype=torch.long)
@@ -177,7 +186,10 @@ def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
         return {"effect": "none"}
     largest = float(before[before.isfinite()].double().abs().max()) or 1.0
     part = distance(before, after)["max_abs"] / largest
-    return {"effect": OTHER if part > _CLEAR else "rounding"}
+    if part > _CLEAR:
+        return {"effect": OTHER}
+    is_order = before.dtype == torch.float32 and part <= _NO_MORE_THAN_ORDER
+    return {"effect": "order of sums" if is_order else "rounding"}
 
 
 def numbers_of(before: torch.Tensor, after: torch.Tensor) -> Facts:
@@ -188,6 +200,10 @@ def numbers_of(before: torch.Tensor, after: torch.Tensor) -> Facts:
 
 
 def _fields(output: Any) -> set[str]:
-    return (
-        {str(k) for k, v in output.items() if v is not None} if hasattr(output, "items") else set()
-    )
+    items = output.items() if hasattr(output, "items") else ()
+    return {str(name) for name, value in items if _holds(value)}
+
+
+def _holds(value: Any) -> bool:
+    """Tell whether a field holds anything: some releases return a tuple of nothing."""
+    return any(map(_holds, value)) if isinstance(value, tuple) else value is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,14 +23,16 @@ from samebits_probe.model.choice import DECODER, MASK, TOKENS
 from samebits_probe.model.inputs import text_config
 from samebits_probe.questions.arguments.arguments import (
     OTHER,
+    ROUTERS,
     Facts,
     added_fields,
     effect_of,
+    given,
     numbers_of,
     raised,
 )
 from samebits_probe.questions.arguments.digits import reader_of_digits
-from samebits_wire.arguments import OF_ANOTHER_TOKENIZER
+from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
@@ -40,7 +42,11 @@ _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
 _BY_CHANCE: Facts = {"do_sample": True, "max_new_tokens": 1}
-_GUIDED: Facts = {**_GREEDY, "guidance_scale": 2.0}
+_BY_SCALE: Facts = {"guidance_scale": 2.0}
+_GUIDED: Facts = {**_GREEDY, **_BY_SCALE}
+_OF_FORWARD = ("head_mask", "decoder_head_mask", "cross_attn_head_mask", "token_type_ids", ROUTERS)
+"""Arguments of forward that generate() passes on."""
+_SECOND = "second token"
 _FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 """Fields of a generation config that choose a token whatever an argument does."""
 _SOUND = "input_features"
@@ -76,11 +82,23 @@ def inputs(model: Any, kwargs: Facts) -> Facts | None:
     if not getattr(model, "can_generate", lambda: False)():
         return None
     tokens, sound = kwargs.get(TOKENS), kwargs.get(_SOUND)
-    # the ids of the decoder are what generate() makes
-    encoded = {name: value for name, value in kwargs.items() if name != DECODER}
+    encoded = _encoded(kwargs)
     if _is_row(tokens, 2) and encoded.keys() <= {TOKENS, MASK}:
         return encoded
     return encoded if _is_row(sound, 3) and encoded.keys() == {_SOUND} else None
+
+
+def with_media(model: Any, kwargs: Facts) -> Facts | None:
+    """Return what generate() gets of one row of token ids and an image, a video or a sound; None of another prompt."""
+    encoded = _encoded(kwargs)
+    can = getattr(model, "can_generate", lambda: False)()
+    is_more = _is_row(encoded.get(TOKENS), 2) and encoded.keys() - {TOKENS, MASK}
+    return encoded if can and is_more else None
+
+
+def _encoded(kwargs: Facts) -> Facts:
+    """Return the inputs without the ids of the decoder, which generate() makes."""
+    return {name: value for name, value in kwargs.items() if name != DECODER}
 
 
 def _is_row(value: Any, dimensions: int) -> bool:
@@ -129,7 +147,10 @@ def _of_one_token(length: int, first: int, other: int) -> Iterator[Asked]:
         yield Asked(name, value, _GREEDY)
     yield Asked("watermarking_config", {"bias": 4.0}, _GREEDY, "as a dict")
     if length > 1:
-        yield Asked("negative_prompt_ids", torch.tensor([[other, first, other]]), _GUIDED)
+        negative = torch.tensor([[other, first, other]])
+        yield Asked("negative_prompt_ids", negative, _GUIDED)
+        # what the first token leaves in the cache of the prompt without guidance
+        yield Asked("negative_prompt_ids", negative, {**_TWO, **_BY_SCALE}, _SECOND)
     else:  # a decoder behind its start token
         yield Asked("forced_bos_token_id", other, _GREEDY)
     # it has what the model's own one has not
@@ -139,6 +160,7 @@ def _of_one_token(length: int, first: int, other: int) -> Iterator[Asked]:
 
 def _of_more_tokens(length: int, first: int, other: int) -> Iterator[Asked]:
     """Yield those that show within two tokens, or that draft them."""
+    yield Asked("guidance_scale", 2.0, _TWO, _SECOND)
     yield Asked("num_beams", 2, _TWO)  # its cache is put in order behind the first token
     yield Asked("length_penalty", 5.0, _BEAMS)
     yield Asked("num_return_sequences", 2, _BEAMS)
@@ -152,6 +174,7 @@ def _of_more_tokens(length: int, first: int, other: int) -> Iterator[Asked]:
     # they only change how the same is computed, and must not raise
     yield Asked("use_cache", False, _TWO)
     yield Asked("prefill_chunk_size", 2, _TWO)
+    yield Asked("cache_implementation", "quantized", _TWO, "quantized")
     yield Asked("prompt_lookup_num_tokens", 2, _DRAFTED)
     yield Asked("assistant_early_exit", 1, _DRAFTED)
 
@@ -206,14 +229,33 @@ class Generation:
             return {}
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
-        effects = {
-            each.shown: {"named": _is_named(self._model, each.name)} | self._effect(each)
-            for each in [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
+        of_all = asked(length, first, plain.scores[0].shape[-1])
+        effects = self._effects([*of_all, *assistants(self._model), *self._of_forward()])
+        return effects | self._own_limit(length)
+
+    def of_media(self) -> dict[str, Facts]:
+        """Return the effects of what splits a prompt or repeats a part of it, where it is more than text."""
+        return self._effects(
+            [
+                Asked("prefill_chunk_size", 2, _TWO, MORE_THAN_TEXT),
+                Asked("guidance_scale", 2.0, _TWO, MORE_THAN_TEXT),
+            ]
+        )
+
+    def _of_forward(self) -> Iterator[Asked]:
+        values = given(self._model, self._kwargs)
+        for name in (name for name in _OF_FORWARD if name in values):
+            yield Asked(name, values[name], _TWO)
+
+    def _effects(self, all_asked: Iterable[Asked]) -> dict[str, Facts]:
+        return {
+            each.shown: {"named": _is_named(self._model, each.name)} | effect
+            for each in all_asked
             # where the call raises without the argument, too, the argument is not what it refuses
             if self._of(each.base) is not None
             and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)
+            and (effect := self._effect(each))
         }
-        return effects | self._own_limit(length)
 
     def _own_limit(self, length: int) -> dict[str, Facts]:
         """Return the effect of a max_length that no call gives: one token less; none if more are made than it says.
@@ -239,9 +281,13 @@ class Generation:
         before = self._of(each.base)
         try:
             after = self._call({**each.base, **each.beside, each.name: each.value})
+        except ImportError:  # it says what is not installed
+            return {}
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             return raised(error)
-        return _effect_of(before, after)
+        effect = _effect_of(before, after)
+        is_second = each.kind == _SECOND and effect["effect"] == OTHER
+        return effect | _of_second(before, after) if is_second else effect
 
     def _of(self, base: Facts) -> Any:
         """Return what a call without the argument gives, computed once; None if it raises."""
@@ -271,6 +317,8 @@ def _is_named(model: Any, name: str) -> bool:
     """Return True if a generation config, generate(), or the one that a class of its own passes on to, names it."""
     methods = (model.generate, transformers.GenerationMixin.generate)
     is_of_config = hasattr(transformers.GenerationConfig(), name)
+    if name in _OF_FORWARD:
+        return forks.accepts(model, name)
     return is_of_config or any(name in inspect.signature(m).parameters for m in methods)
 
 
@@ -295,6 +343,15 @@ def _effect_of(before: Any, after: Any) -> Facts:
     ):
         return facts
     return facts | numbers_of(*scores)
+
+
+def _of_second(before: Any, after: Any) -> Facts:
+    """Return the scores of the second token, and the first ones, which must be the same to compare releases."""
+    if min(len(before.scores), len(after.scores)) == 1:
+        return {}
+    first = [int(output.sequences[0, -2]) for output in (before, after)]
+    numbers = numbers_of(before.scores[1], after.scores[1])
+    return {"message": f"behind token {first[0]} → {first[1]}", **numbers}
 
 
 def _is_of_one_prompt(output: Any) -> bool:

@@ -34,6 +34,8 @@ def observe(session: Session) -> None:
     inputs = generating.inputs(session.loaded.model, answered[first])
     if facts and inputs is not None:
         facts |= _of_generate(session, inputs, options)
+    if facts and (media := generating.with_media(session.loaded.model, answered[richest])):
+        facts["generate"] = {**facts.get("generate", {}), **_of_media(session, media)}
     if facts:
         session.answer("arguments", facts)
 
@@ -71,6 +73,17 @@ def _of_generate(session: Session, kwargs: Facts, options: Any) -> Facts:
         return generating.Generation(session.loaded.model, kwargs, restore).effects()
 
     return _asked(session, "arguments of generate()", "generate", ask, cost)
+
+
+def _of_media(session: Session, kwargs: Facts) -> Facts:
+    if session.no_time(4):
+        return {}
+
+    def ask(restore: Callable[[], None]) -> Facts:
+        return generating.Generation(session.loaded.model, kwargs, restore).of_media()
+
+    found = _asked(session, "arguments of generate() beside an image", "media", ask)
+    return dict(found["media"])
 
 
 def _asked(
