@@ -50,7 +50,8 @@ class History:
     """One class over all releases."""
 
     rows: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """``fields.NAME``, ``bases``, ``type``, ``parts`` and ``aliases`` -> rows, as the module says."""
+    """``fields.NAME``, ``bases``, ``type``, ``parts``, ``aliases``, ``keeps`` (field that the class leaves as another
+    class gave it -> fields that decide so) and ``takes`` (field -> older values of the same meaning) -> rows."""
 
     @property
     def fields(self) -> list[str]:
