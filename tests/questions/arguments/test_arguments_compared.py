@@ -127,6 +127,7 @@ def test_findings_name_the_argument_and_both_effects():
         ("assistant_model", {"SB929"}),
         ("assistant_early_exit", {"SB958"}),
         ("prefill_chunk_size", {"SB958"}),
+        ("prefill_chunk_size (with more than text)", {"SB929"}),
         ("watermarking_config (as a dict)", {"SB958"}),
     ],
 )
@@ -335,3 +336,19 @@ def test_an_argument_of_generate_that_leads_to_other_scores_names_them():
     )
     assert not findings_of("arguments", sides[0], sides[2])
     assert sides[0].trimmed().generate["guidance_scale"].numbers == ()
+
+
+@pytest.mark.parametrize(("token", "codes"), [(7, {"SB949"}), (8, set())])
+def test_scores_of_a_second_token_are_compared_behind_the_same_first_token(token, codes):
+    sides = (
+        ArgumentsSignal.model_validate(
+            {
+                "generate": {
+                    "guidance_scale (second token)": READ
+                    | {"numbers": (value, 2.2), "without": (1.0, 2.2), "message": message}
+                }
+            }
+        )
+        for value, message in ((1.0, "behind token 5 → 7"), (-1.0, f"behind token 5 → {token}"))
+    )
+    assert findings_of("arguments", *sides).keys() == codes
