@@ -39,14 +39,14 @@ WRITTEN = {
 }
 
 
-def observed(read=lambda config: None):
+def observed(read=lambda config: None, written=WRITTEN):
     reads = config_use.Reads().start()
     try:
-        config = OuterConfig.from_dict(dict(WRITTEN))
+        config = OuterConfig.from_dict(dict(written))
         read(config)
     finally:
         reads.stop()
-    return config_use.facts(config, WRITTEN, reads.places)
+    return config_use.facts(config, written, reads.places)
 
 
 def test_values_are_kept_replaced_or_of_a_part():
@@ -72,6 +72,13 @@ def test_the_first_line_that_reads_a_field_is_named_and_no_other_field():
 def test_a_field_with_a_default_of_getattr_is_read():
     facts = observed(lambda config: getattr(config, "flag", False))
     assert HERE in facts["flag"]["read"]
+
+
+def test_a_field_of_a_part_is_read_whatever_config_json_calls_the_part():
+    """4.57 writes the text of GLM-4.5V as Glm4vMoe_text, and the class of 5.24 is glm4v_moe_text."""
+    renamed = WRITTEN | {"inner": {"model_type": "Made_up_inner", "kind": "relative"}}
+    assert HERE in observed(lambda config: config.inner.kind, renamed)["inner.kind"]["read"]
+    assert observed(written=renamed)["inner.kind"]["read"] == ""
 
 
 def test_a_walk_through_all_fields_reads_none():

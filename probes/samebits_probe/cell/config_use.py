@@ -76,6 +76,8 @@ def _of_part(
     part: Any, written: dict[str, Any], places: dict[tuple[str, str], str], path: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     default = _default(type(part))
+    # not the part's own, which config.json may write otherwise: GLM-4.5V's of 4.57 has "Glm4vMoe_text"
+    kind = str(type(part).model_type)
     for name, value in written.items():
         inner = getattr(part, name, None)
         if isinstance(value, dict) and isinstance(inner, transformers.PretrainedConfig):
@@ -88,7 +90,7 @@ def _of_part(
                     "loaded": inner if _is_plain(inner) else None,
                     # a class without defaults could have any
                     "is_default": default is None or _same(getattr(default, name, None), value),
-                    "read": places.get((str(part.model_type), name), ""),
+                    "read": places.get((kind, name), ""),
                 },
             )
 
