@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from samebits.base.finding_pages import finding_page
 from samebits.records.capsule import CapsuleFile, Side
 from samebits.records.comparison import CellResult, Metrics
 from samebits.records.ids import Verdict
 from samebits.records.trace import Cause
+from samebits.reports.answer.side import Side as Judged
 from samebits.reports.cell.cause import place, shown_cause
 from samebits.text.blocks import bullets, details, fence, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -60,6 +62,22 @@ def issue(facts: Issue) -> str:
         _expected_behavior(facts),
     ]
     return f"{page(blocks)}\n"
+
+
+def with_side(text: str, judged: Judged) -> str:
+    """Return the text of an issue with which side is wrong, and who is hit; as it is where nothing says so.
+
+    The findings of a run may change while the scripts of a capsule stay the same, so that these are not kept with them.
+    """
+    if not judged.wrong:
+        return text
+    hits = [hit for code in judged.codes if (hit := finding_page(code).hit_if)]
+    blocks = [
+        heading(3, "Which side is wrong"),
+        fill("Measured by samebits: {}.", prose(judged.why)),
+        bullets(fill("Hit if {}.", prose(hit)) for hit in hits),
+    ]
+    return f"{text}\n{page(blocks)}\n"
 
 
 def _title(file: CapsuleFile) -> Markdown:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
+from samebits.capsules.issue import with_side
 from samebits.capsules.judging import Party
 from samebits.capsules.kept import CapsuleCache, Made
-from samebits.capsules.maker import Machine, Maker, Wanted
+from samebits.capsules.maker import ISSUE, Machine, Maker, Wanted
 from samebits.capsules.running import Place, script_environment
 from samebits.jobs.common import ReadyCell
 from samebits.pipeline.checkpoints import BuildFailed
@@ -23,6 +24,7 @@ from samebits.records.capture import Capture
 from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId
 from samebits.records.report import Report
+from samebits.reports.answer import side as sides
 from samebits.text.names import capsule_path
 from samebits.text.numbers import plural
 from samebits_wire.folders import without_folders
@@ -174,6 +176,7 @@ async def with_capsules(
     scheduler: Scheduler, report: Report, runs: Mapping[CellId, tuple[Capture, ...]]
 ) -> tuple[Report, dict[str, bytes]]:
     """Return the report with its capsules, and the files of the capsules by path."""
+    rows = {cell.cell: row for row in report.rows for cell in row.cells}
     results = {cell.cell: cell for cell in report.cells}
     choice = chosen(results.values(), scheduler.scope.order.capsules)
     chosen_results = [results[cell] for cell in choice.cells]
@@ -186,7 +189,10 @@ async def with_capsules(
             capsules[cell] = Capsule(reason=str(made))
             continue
         path = capsule_path(cell.model, cell.stack)
-        files |= {f"{path}/{name}": content for name, content in made.items()}
+        judged = sides.side(results[cell], rows[cell], report)
+        text = with_side(made[ISSUE].decode("utf-8"), judged)
+        texts = {**made, ISSUE: text.encode("utf-8")}
+        files |= {f"{path}/{name}": content for name, content in texts.items()}
         scripts = (script_name(side.stack) for side in (reference, cell))
         capsules[cell] = Capsule(
             path=path, command=" && ".join(f"uv run {name}" for name in scripts)

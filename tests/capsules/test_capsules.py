@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import CannotReproduce, earlier_feeds, query_for
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
+from samebits.capsules.issue import with_side
 from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
 from samebits.diagnose import verdict as diagnosis
@@ -19,6 +20,7 @@ from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
 from samebits.records.tensor import TensorRef
 from samebits.records.trace import Side as TracedSide
+from samebits.reports.answer.side import Side
 from samebits.reports.cell.capsule import capsules_of
 from samebits.terminal.summary import summary
 from samebits.text.names import capsule_path
@@ -710,3 +712,19 @@ def test_code_that_nobody_trusts_is_not_copied(tmp_path):
     assert not list((tmp_path / "untrusted").rglob("*.py"))
     assert (tmp_path / "untrusted" / "config.json").is_file()
     assert not list((tmp_path / "stand-in").rglob("*.py"))
+
+
+def test_an_issue_names_the_wrong_side_and_who_is_hit():
+    judged = Side("5.x", ("SB705",), "5.24.0 is wrong: padding or batching changes results (SB705)")
+    text = with_side("# t\n", judged)
+    assert "### Which side is wrong" in text
+    assert "5.24.0 is wrong: padding or batching changes results (SB705)." in text
+    assert "- Hit if you run rows in a batch" in text
+
+
+def test_an_issue_accuses_nobody_where_nothing_says_which_side_is_wrong():
+    assert with_side("# t\n", Side(why="not known: no finding shows it")) == "# t\n"
+    assert (
+        with_side("# t\n", Side("", ("SB705", "SB304"), "neither. 4.48: one; 5.x: other"))
+        == "# t\n"
+    )
