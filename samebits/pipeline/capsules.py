@@ -24,7 +24,7 @@ from samebits.records.capture import Capture
 from samebits.records.comparison import CellResult
 from samebits.records.ids import CellId
 from samebits.records.report import Report
-from samebits.reports.answer import side as sides
+from samebits.reports.answer import side as wrong_side
 from samebits.text.names import capsule_path
 from samebits.text.numbers import plural
 from samebits_wire.folders import without_folders
@@ -189,7 +189,7 @@ async def with_capsules(
             capsules[cell] = Capsule(reason=str(made))
             continue
         path = capsule_path(cell.model, cell.stack)
-        judged = sides.side(results[cell], rows[cell], report)
+        judged = wrong_side(results[cell], rows[cell], report)
         text = with_side(made[ISSUE].decode("utf-8"), judged)
         texts = {**made, ISSUE: text.encode("utf-8")}
         files |= {f"{path}/{name}": content for name, content in texts.items()}
