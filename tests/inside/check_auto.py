@@ -302,3 +302,38 @@ def test_gemma_4_is_fed_images_and_sounds():
         sound["input_features"].shape[-1]
         == made.model.config.audio_config.subsampling_conv_channels[0]
     )
+
+
+def test_sizes_that_defaults_do_not_meet_are_met():
+    """Of windows, of stages, of a backbone, of sections of a rope; and tokens that only the code names."""
+    for name in known("dpt", "vitmatte", "rf_detr", "ernie4_5_vl_moe", "shieldgemma2"):
+        assert arguments(name), name
+
+
+def test_an_image_enters_a_head_for_whole_rows():
+    for name in known("shieldgemma2"):
+        assert "image" in dict(auto.make(name, 1).prompts)
+
+
+def of_class(name, kind):
+    made = auto.make(kind, 1, named=getattr(transformers, name))
+    assert not made.refused, f"{name}: {made.refused}"
+    return dict(made.prompts)
+
+
+def test_parts_of_bark_have_prompts_within_their_positions():
+    for name in ("BarkSemanticModel", "BarkCoarseModel"):
+        assert of_class(name, "bark")["long"]["input_ids"].shape[1] < 1024, name
+
+
+def test_a_head_for_speakers_gets_a_sound_long_enough_and_ctc_the_usual_one():
+    assert of_class("Wav2Vec2ForXVector", "wav2vec2")["short"]["input_values"].shape[-1] > 10_000
+    assert of_class("Wav2Vec2ForCTC", "wav2vec2")["short"]["input_values"].shape[-1] == 4000
+
+
+def test_a_decoder_of_sounds_has_frames_and_a_decoder_of_text_has_ids():
+    for name in ("SpeechT5ForTextToSpeech", "SpeechT5ForSpeechToSpeech"):
+        assert {"decoder_input_values", "speaker_embeddings"} <= {
+            *of_class(name, "speecht5")["short"]
+        }
+    assert "decoder_input_values" not in of_class("SpeechT5ForSpeechToText", "speecht5")["short"]

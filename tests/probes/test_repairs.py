@@ -60,3 +60,10 @@ def test_all_repairs_are_tried_together_first() -> None:
     config = {"audio_token_id": None, "vision_config": {"image_size": 28, "patch_size": 4}}
     names = [*all_of(config)]
     assert names == ["open placeholders, even patches", "open placeholders", "even patches"]
+
+
+def test_a_head_is_as_wide_as_its_backbone() -> None:
+    config = {"hidden_size": 48, "backbone_config": {"hidden_size": 96}}
+    assert all_of(config)["as wide as its backbone"]["hidden_size"] == 96
+    assert all_of({"hidden_size": 96, "backbone_config": {"hidden_size": 96}}) == {}
+    assert all_of({"hidden_size": 48, "backbone_config": None}) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -244,3 +245,18 @@ def test_each_stage_of_a_vocoder_keeps_channels():
     small = first(vocoder | {"upsample_initial_channel": 512, "upsample_rates": rates})
     assert small["upsample_initial_channel"] >> len(rates) >= 1
     assert small["upsample_initial_channel"] < 512
+
+
+def test_an_image_has_whole_windows_of_patches():
+    part = {"image_size": 518, "patch_size": 14, "num_windows": 4}
+    (smaller,) = (plan.config for plan in islice(scale.plans({"backbone_config": part}), 1))
+    assert smaller["backbone_config"]["image_size"] == 504
+    without = {"backbone_config": {"image_size": 518, "patch_size": 14}}
+    (smaller,) = (plan.config for plan in islice(scale.plans(without), 1))
+    assert smaller["backbone_config"]["image_size"] == 518
+
+
+def test_outputs_of_layers_that_a_head_takes_are_of_layers_that_stay():
+    part = {"num_hidden_layers": 12, "backbone_out_indices": [2, 5, 8, 11]}
+    scale.shorten(part)
+    assert part == {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3]}

@@ -247,11 +247,17 @@ _OPEN = {
     "n_shared_experts": 1,
     "top_k_experts": 2,
     "moe_intermediate_size": 128,
+    "clip_qkv": 8.0,
 }
 """Numbers without which some classes raise, and which their configs leave open."""
 _KINDS_OF_LAYERS = {"layer_types": "full_attention", "mlp_layer_types": "dense"}
 """Lists with a word for each layer -> a word that any class takes; the class names the others."""
 _NO_TOKEN = re.compile(r"Config' object has no attribute '(\w+_token_id)'")
+_OWN_TOKEN = re.compile(r"getattr\((?:self\.)?config, \"(\w+_token_(?:id|index))\", ([\d_]+)\)")
+"""A token that the code has a default of its own for, as ShieldGemma 2 has for its answers."""
+_NO_FIELD = re.compile(r"Config' object has no attribute '(\w+)'")
+_UNDECLARED = {"dropout_rate": 0.0, "rope_theta": 10000.0, "shared_expert_intermediate_size": 128}
+"""Numbers that some classes read and their configs do not have."""
 _GROUPS = re.compile(r"divisible by num_groups \((\d+)\)")
 _FIRST_FREE = 8
 """An id that shrink.fewer_tokens gives to no other token."""
@@ -304,16 +310,24 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
     filled = copy.deepcopy(values)
     missing = dict.fromkeys(name for why in refusals for name in _NO_TOKEN.findall(why))
     filled |= {name: _FIRST_FREE - number for number, name in enumerate(missing)}
+    own = {name: int(value) for name, value in _OWN_TOKEN.findall(_source(model_class))}
+    filled = own | filled
+    unknown = {name for why in refusals for name in _NO_FIELD.findall(why)}
     for part in scale.parts(filled):
+        part |= {n: v for n, v in _UNDECLARED.items() if n in unknown and n not in part}
         for name, value in _OPEN.items():
             if name in part and part[name] is None:
                 part[name] = value
         heads = part.get("num_attention_heads")
         if shrink.is_size(heads):
             sizes = {"head_dim": part.get("hidden_size", 0) // heads, "num_key_value_heads": heads}
-            part |= {n: v for n, v in sizes.items() if part.get(n, "") is None}
+            part |= {
+                n: v for n, v in sizes.items() if part.get(n, n not in unknown or None) is None
+            }
         if part.get("rope_theta") and part.get("rope_scaling", "none") is None:
             part["rope_scaling"] = {"rope_type": "default"}
+        if part.get("num_feature_levels") == 0:  # LW-DETR's, as many as its projector has factors
+            part |= {"num_feature_levels": 1, "projector_scale_factors": [1.0]}
         if part.get("use_mamba_kernels"):  # they need a GPU
             part["use_mamba_kernels"] = False
         if "default_language" in part and part.get("languages"):
@@ -336,6 +350,10 @@ def _source(model_class: Any) -> str:
     return Path(inspect.getfile(model_class)).read_text("utf-8")
 
 
+_TIME_LAST = re.compile(r"\"mrope_section\", \[(\d+), \1, (?!\1)\d+\]")
+"""Sections of rows and columns before those of time, as Ernie has them: the two are of one size."""
+
+
 def _with_sections(values: dict[str, Any], model_class: Any) -> None:
     """Give a text part the sections of its rope, as a default of the code's is for heads of 128 dimensions."""
     if "mrope_section" not in _source(model_class):
@@ -352,6 +370,8 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
         half = int(dims * partial) // 2
         first = max(half // 4, 1)
         sections = [half - 2 * ((half - first) // 2), *[(half - first) // 2] * 2]
+        if _TIME_LAST.search(_source(model_class)):
+            sections.reverse()
         key = "rope_parameters" if part.get("rope_parameters") else "rope_scaling"
         of_kinds = [value for value in rope.values() if isinstance(value, dict)]
         for of_kind in of_kinds:
@@ -445,6 +465,8 @@ def _made(
             prompts, missed = _run_prompts(model)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
             why = str(error) if isinstance(error, NotFed) else in_one_line(error, _MAX_REASON)
+            if first is None and (mended := _mended(model, plan, limits)):
+                return mended
             refusals.setdefault(why, plan.name)
             first = first or Made(model, plan.name, (), refused=why)
             unfed += isinstance(error, NotFed)
@@ -453,9 +475,20 @@ def _made(
             continue
         made = Made(model, plan.name, (), prompts, missed)
         made, repaired = _repaired(made, plan, limits) if missed else (made, plan)
-        model, extras = _with_extras(made.model, repaired, made.prompts, limits)
-        return made._replace(model=model, extras=(*made.extras, *extras))
+        return _moved(made, repaired, limits)
     return first
+
+
+def _mended(model: Any, plan: Any, limits: Limits) -> Made | None:
+    """Return the model with a repair with which its forward runs; None if none helps."""
+    made, repaired = _repaired(Made(model, plan.name, ()), plan, limits)
+    return _moved(made, repaired, limits) if made.prompts else None
+
+
+def _moved(made: Made, plan: Any, limits: Limits) -> Made:
+    """Return a model that runs with what defaults would hide."""
+    model, extras = _with_extras(made.model, plan, made.prompts, limits)
+    return made._replace(model=model, extras=(*made.extras, *extras))
 
 
 def _repaired(made: Made, plan: Any, limits: Limits) -> tuple[Made, Any]:

@@ -41,6 +41,8 @@ _GRID = "grid_thw"
 _VECTORS, _WAVE = "hidden_states", "input_values"
 _KINDS = ("image", "video", "audio")
 _LENGTH, _SAMPLES = 12, 3200
+_LONG = 4
+"""Times as many samples for a head that joins many frames into one, as those of speakers do."""
 _WIDTH_SUFFIXES = ("dim", "size", "bins", "channels", "d_model", "width")
 _MOST_WIDTHS, _MAX_WIDTH = 12, 4096
 _MULTIPLE = re.compile(r"multiple of [^,.]*?(\d+)\)?(?:[,.]|$)")
@@ -155,6 +157,10 @@ def _candidates(config: Any, signature: Signature) -> Iterator[Alone]:
         channels = any_number(config, ("audio_channels", "num_channels", "channels")) or 1
         yield Alone((Layout(_WAVE, (channels, _SAMPLES)),))
         yield Alone((Layout(_WAVE, (_SAMPLES,)),))
+        yield Alone((Layout(_WAVE, (_LONG * _SAMPLES,)),))
+    if PIXELS in names and (frames := any_number(config, ("num_frames",))):
+        shape = (frames, any_number(config, ("num_channels",)) or 3, *image_size(config, config))
+        yield Alone((Layout(PIXELS, shape, joined=True),))
     yield from _of_vectors(config, signature)
 
 

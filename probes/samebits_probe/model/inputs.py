@@ -95,7 +95,8 @@ def past_window(config: Any) -> int:
 
     A model with learned positions gets at most as many as it has; rotary ones are unlimited.
     """
-    windows = [value for field in _WINDOW_FIELDS for value in forks.values_of(config, field)]
+    fields = [field for field in _WINDOW_FIELDS if _is_window(config, field)]
+    windows = [value for field in fields for value in forks.values_of(config, field)]
     starts = [*forks.values_of(config, _CHUNK), *(rope.limit for rope in scalings(config))]
     near = [n for n in starts if isinstance(n, int) and n + _PAST <= _MAX_LENGTH]
     window = max((w for w in (*windows, *near) if isinstance(w, int) and w > 0), default=0)
@@ -105,6 +106,11 @@ def past_window(config: Any) -> int:
     lengths = [forks.value_of(config, field) for field in _LENGTH_FIELDS]
     max_positions = min((n for n in lengths if isinstance(n, int) and n > 0), default=_MAX_LENGTH)
     return min(length, max_positions - 2, _MAX_LENGTH)
+
+
+def _is_window(config: Any, field: str) -> bool:
+    """Return False for another name of a field that is none: ``window_size`` of Bark is its number of positions."""
+    return "window" in getattr(config, "attribute_map", {}).get(field, field)
 
 
 def stretched(ids: list[int], length: int) -> list[int]:

@@ -221,7 +221,8 @@ class Trial:
         with torch.no_grad():
             result = self._model(**kwargs)
         logits = outputs.usual_logits_of(result)
-        if logits is None or DECODER in kwargs:
+        # a head for whole rows, as of classes, has no axis of tokens
+        if logits is None or DECODER in kwargs or logits.ndim == 2:
             return logits
         if logits.shape[1] == kwargs[TOKENS].shape[1]:
             return logits

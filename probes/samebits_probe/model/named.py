@@ -156,6 +156,8 @@ def _pair(size: Any) -> tuple[int, ...]:
 
 _PATCHES = ("image_size", "patch_size")
 _MASKED = _Argument(_PATCHES, lambda row: hidden_patches(row.config))
+# of SpeechT5, whose decoder takes frames of a sound
+_SPOKEN = ("num_mel_bins", "speaker_embedding_dim")
 # of Decision Transformer, which reads no rewards
 _GAME = ("state_dim", "act_dim", "max_ep_len")
 _ARGUMENTS: dict[str, tuple[_Argument, ...]] = {
@@ -169,6 +171,12 @@ _ARGUMENTS: dict[str, tuple[_Argument, ...]] = {
         _Argument(("visual_feat_dim",), _numbers("visual_feats", _STEPS, "visual_feat_dim")),
     ),
     "visual_pos": (_Argument(("visual_feat_dim", "visual_pos_dim"), _of_objects),),
+    "decoder_input_values": (
+        _Argument(_SPOKEN, _numbers("decoder_input_values", _STEPS, "num_mel_bins")),
+    ),
+    "speaker_embeddings": (
+        _Argument(_SPOKEN, _numbers("speaker_embeddings", "speaker_embedding_dim")),
+    ),
     "states": (_Argument(_GAME, _numbers("states", _STEPS, "state_dim")),),
     "actions": (_Argument(_GAME, _numbers("actions", _STEPS, "act_dim")),),
     "returns_to_go": (_Argument(_GAME, _numbers("returns_to_go", _STEPS, 1)),),

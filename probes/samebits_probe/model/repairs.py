@@ -84,10 +84,19 @@ def _projected_to_text(config: Config) -> None:
                 tower[name] = width
 
 
+def _as_wide_as_its_backbone(config: Config) -> None:
+    """Let a head take maps as wide as those of its backbone: ViTMatte's default backbone is twice as wide."""
+    backbone = config.get("backbone_config")
+    width = shrink.hidden_size(backbone) if isinstance(backbone, dict) else 0
+    if width and shrink.is_size(config.get("hidden_size")):
+        config["hidden_size"] = width
+
+
 REPAIRS: dict[str, Callable[[Config], Any]] = {
     "open placeholders": _open_placeholders,
     "even patches": _even_patches,
     "meeting widths": _meeting_widths,
     "projected to the text": _projected_to_text,
+    "as wide as its backbone": _as_wide_as_its_backbone,
 }
 """In the order in which they are applied."""

@@ -123,6 +123,7 @@ def plans(config: Config, multiple: int = 1) -> Iterator[Scaled]:
             shorten(part)
             shrink.fewer_experts(part)
             _count_image_tokens(part)
+            _whole_windows(part)
         _count_queries(smaller)
         _keep_within(smaller)
         _meet_text(smaller)
@@ -214,6 +215,14 @@ def _count_image_tokens(config: Config) -> None:
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int):
         config["mm_tokens_per_image"] = max(size // patch // 2, 1) ** 2
+
+
+def _whole_windows(part: Config) -> None:
+    """Give an image whole windows of patches: RF-DETR cuts it into four by four, and its default does not fit."""
+    size, patch, windows = (part.get(n) for n in ("image_size", "patch_size", "num_windows"))
+    if isinstance(size, int) and isinstance(patch, int) and isinstance(windows, int) and windows:
+        step = patch * windows
+        part["image_size"] = max(size // step, 1) * step
 
 
 def _count_queries(config: Config) -> None:
@@ -355,11 +364,13 @@ def shorten(part: Config) -> None:
     stages = [v for n, v in part.items() if n in _DEPTHS and isinstance(v, (list, tuple))]
     if not count or any(len(stage) == count for stage in stages):
         return
-    outs = part.get("out_indices") or ()
+    outs = part.get("out_indices") or part.get("backbone_out_indices") or ()
     taps = {n: [*v] for n, v in part.items() if _TAPS.fullmatch(n) and isinstance(v, (list, tuple))}
     kept = _kept(part, count, max(map(len, (outs, *taps.values()))))
     shrink.keep_layers(part, {count: kept})
     part |= {n: [*range(len(kept) - len(v), len(kept))] for n, v in taps.items()}
+    if part.get("backbone_out_indices"):  # DPT's part has no names of stages
+        part["backbone_out_indices"] = [*range(len(kept) - len(outs), len(kept))]
     for name, value in part.items():
         if isinstance(value, dict) and value and all(str(key).isdigit() for key in value):
             part[name] = value if _is_map(name) else _by_layer(value, kept)
