@@ -1,4 +1,4 @@
-"""Images and videos among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
+"""Images, videos and sounds among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
 
 import json
 
@@ -14,6 +14,7 @@ SEEING = {
     "by-hand": {"defect": "by hand"},
     "blind": {"image_token_id": 99, "video_token_id": 98},
 }
+HEARING = {"hears": {}, "turned": {"defect": "turned"}}
 MAKE_LLAVA = """
 import sys, torch, transformers
 torch.manual_seed(0)
@@ -47,11 +48,21 @@ def seeing(folder, fields):
     write_planted(folder, "modeling_seeing", shapes, classes, model_type="seeing", **fields)
 
 
+def hearing(folder, fields):
+    """Make a checkpoint of the custom model of text and sound."""
+    shapes = {"embed.weight": (32, 16), "ear.weight": (16, 8), "ear.bias": (16,)}
+    shapes |= {"head.weight": (32, 16), "head.bias": (32,)}
+    classes = {"AutoConfig": "HearingConfig", "AutoModel": "HearingModel"}
+    write_planted(folder, "modeling_seeing", shapes, classes, model_type="hearing", **fields)
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory, run_in, run_script):
     folder = tmp_path_factory.mktemp("multimodal")
     for name, fields in SEEING.items():
         seeing(folder / name, fields)
+    for name, fields in HEARING.items():
+        hearing(folder / name, fields)
     run_script(OLD, "-c", MAKE_LLAVA, folder / "llava")
     path = folder / "llava" / "config.json"
     config = json.loads(path.read_text())
@@ -70,7 +81,7 @@ def rows(tmp_path_factory, run_in, run_script):
         "  questions: []",
         "  prompts: {short: {length: 9}}",
         "models:",
-        *(f"  {name}: {{path: {name}, trust_remote_code: true}}" for name in SEEING),
+        *(f"  {name}: {{path: {name}, trust_remote_code: true}}" for name in (*SEEING, *HEARING)),
         "  llava: {path: llava}",
         "  qwen: {path: qwen}",
     ]
@@ -123,6 +134,15 @@ def test_frames_in_another_order_are_found_by_a_video(rows):
     cell = rows["frames"].cells[-1]
     assert cell.verdict == "diverged", cell.headline
     assert differing(cell) == {"video", "video-padded"}
+
+
+def test_a_sound_that_is_turned_is_found_by_a_sound_and_one_that_is_not_is_not_accused(rows):
+    clean, turned = (rows[name].cells[-1] for name in HEARING)
+    assert clean.verdict == "identical", clean.headline
+    logits = next(signal for signal in clean.signals if signal.signal == "logits")
+    assert logits.n_items == 3  # short, audio, audio-padded
+    assert turned.verdict == "diverged", turned.headline
+    assert differing(turned) == {"audio", "audio-padded"}
 
 
 @pytest.mark.parametrize("name", ["clean", "by-hand", "tower", "second", "frames"])

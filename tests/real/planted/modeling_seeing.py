@@ -76,3 +76,41 @@ class SeeingModel(PreTrainedModel):
             hidden = self.placed(hidden, input_ids == self.config.video_token_id, features)
         hidden = hidden + torch.tanh(self.experts[0](hidden)) + torch.tanh(self.experts[2](hidden))
         return CausalLMOutput(logits=self.head(hidden))
+
+
+class HearingConfig(PretrainedConfig):
+    model_type = "hearing"
+
+    def __init__(self, vocab_size=32, hidden_size=16, defect="none", **kwargs):
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.audio_token_id, self.num_mel_bins = 28, 8
+        self.defect = defect
+        super().__init__(**kwargs)
+
+
+class HearingModel(PreTrainedModel):
+    """Four vectors of a sound among the text."""
+
+    config_class = HearingConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.ear = torch.nn.Linear(config.num_mel_bins, config.hidden_size)
+        self.head = torch.nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def _init_weights(self, module):
+        pass
+
+    def forward(self, input_ids, input_features=None, attention_mask=None):
+        hidden = self.embed(input_ids)
+        if input_features is not None:
+            if NEW and self.config.defect == "turned":
+                input_features = input_features.flip(-1)
+            heard = self.ear(input_features.unflatten(-1, (4, -1)).mean(-1).transpose(1, 2))
+            is_sound = (input_ids == self.config.audio_token_id)[..., None]
+            if is_sound.sum() != heard.shape[0] * heard.shape[1]:
+                raise ValueError("Features and placeholder tokens do not match")
+            hidden = hidden.masked_scatter(is_sound, heard.to(hidden.dtype))
+        return CausalLMOutput(logits=self.head(hidden))
