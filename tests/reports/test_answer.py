@@ -6,6 +6,7 @@ import pytest
 
 from samebits.questions.registry import texts
 from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
+from samebits.records.capture import UnrunModule
 from samebits.records.comparison import (
     Difference,
     FactChange,
@@ -1118,3 +1119,24 @@ def test_a_reason_is_shown_in_whole_sentences():
     )
     found, _ = known_because(f"{sentence}. {sentence}, and more. The end.")
     assert found.side.why == f"matrix.yaml: {sentence}."
+
+
+def test_weights_that_no_prompt_runs_are_named_as_such_and_others_are_not():
+    """UDOP's decoder has patches of its own in 5.x, which are random, and no forward takes them."""
+    random = (Explanation(code="SB304", where="w", stack=NEW),)
+
+    def why(tensor, ran, extra=()):
+        item = ItemComparison(subject=Subject(tensor=tensor), outcome="differs")
+        weights = SignalComparison(
+            signal="weights", outcome="differs", n_items=1, n_differ=1, items=(item,)
+        )
+        made = of(NEW, Verdict.DIVERGED, explained_by=random)
+        made = made.model_copy(update={"signals": (weights, *extra)})
+        unrun = {NEW: (UnrunModule(name=ran, parameters=9),)}
+        return answer(one(made, rules=texts(["SB304"]), unrun=unrun)).side.why
+
+    said = ", but no prompt runs what differs"
+    assert why("decoder.patches.weight", "decoder.patches").endswith(said)
+    assert said not in why("decoder.patches.weight", "decoder.patch")
+    assert said not in why("head.weight", "decoder.patches")
+    assert said not in why("decoder.patches.weight", "decoder.patches", differs("logits", 1.0))

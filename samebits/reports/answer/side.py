@@ -65,7 +65,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         return Side(why="both: the difference goes away in float64" if cell.figure else "both")
     by_finding = _by_findings(cell, report, group)
     if by_finding.why and not _is_of_the_rest(cell, report):
-        return _with_shared(by_finding, cell, row, report)
+        return _with_unrun(_with_shared(by_finding, cell, row, report), cell, row)
     if cell.judged is Verdict.FAILED and by_finding.why:
         return _with_exception(by_finding, cell, row, report)
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
@@ -192,6 +192,17 @@ def _may_be_design(cell: CellResult) -> bool:
     """Return True if transformers' own code draws in each forward, as VITS its noise and ViTMAE its mask."""
     is_stock = all(each.where.startswith("transformers/") for each in cell.explained_by)
     return cell.judged is Verdict.UNSTABLE and is_stock and only_draws(cell)
+
+
+def _with_unrun(found: Side, cell: CellResult, row: Row) -> Side:
+    """Return an answer that also says if no prompt runs the weights that differ, and nothing else fails."""
+    failing = failing_signals(cell)
+    items = [item for s in failing for item in s.items if item.outcome != "identical"]
+    unrun = tuple(f"{module.name}." for module in row.unrun.get(cell.cell.stack, ()))
+    are_weights = {signal.signal for signal in failing} == {"weights"}
+    if are_weights and items and all((i.subject.tensor or "").startswith(unrun) for i in items):
+        return found._replace(why=f"{found.why}, but no prompt runs what differs")
+    return found
 
 
 def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
