@@ -74,7 +74,7 @@ def with_side(text: str, judged: Judged) -> str:
     hits = [hit for code in judged.codes if (hit := finding_page(code).hit_if)]
     blocks = [
         heading(3, "Which side is wrong"),
-        fill("Measured by samebits: {}.", prose(judged.why)),
+        fill("{}.", prose(judged.why)),
         bullets(fill("Hit if {}.", prose(hit)) for hit in hits),
     ]
     return f"{text}\n{page(blocks)}\n"

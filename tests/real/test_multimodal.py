@@ -1,10 +1,13 @@
 """Images, videos and sounds among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.real.conftest import NEW, OLD, write_planted
+
+PLANTED = Path(__file__).parent / "planted"
 
 SEEING = {
     "clean": {},
@@ -174,3 +177,27 @@ def test_every_stack_gets_the_class_that_was_chosen(rows):
     weights = next(signal for signal in cell.signals if signal.signal == "weights")
     assert weights.outcome == "identical"
     assert not rows["llava"].unrun
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "line"),
+    [
+        ("tower", "operation", "features * 1.5"),
+        # what only moves elements is shown by the first operation that computes with them
+        ("second", "layout", "hidden.masked_scatter"),
+        ("frames", "layout", "hidden.masked_scatter"),
+        ("turned", "layout", ".mean(-1)"),
+    ],
+)
+def test_the_first_line_that_computes_something_else_is_named(rows, name, kind, line):
+    cause = rows[name].cells[-1].cause
+    assert cause is not None
+    file, _, number = cause.candidate.source.rpartition(":")
+    lines = (PLANTED / file.rpartition("/")[2]).read_text().splitlines()
+    assert cause.kind == kind, cause.headline
+    assert line in lines[int(number) - 1], cause.headline
+
+
+@pytest.mark.parametrize("name", ["clean", "by-hand", "hears"])
+def test_what_is_the_same_has_no_cause(rows, name):
+    assert rows[name].cells[-1].cause is None
