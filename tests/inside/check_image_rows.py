@@ -26,7 +26,16 @@ class Looking(torch.nn.Module):
         self.table = torch.nn.Embedding(20, WIDTH)
         self.tower, self.head = torch.nn.Linear(4, WIDTH), torch.nn.Linear(WIDTH, 20)
 
-    def forward(self, input_ids, attention_mask=None, pixel_values=None):
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        pixel_values=None,
+        pixel_values_videos=None,
+        input_features=None,
+    ):
+        for other in (pixel_values_videos, input_features):
+            pixel_values = other if pixel_values is None else pixel_values
         kind, x = self.config.kind, self.table(input_ids)
         x = x * attention_mask[..., None]
         if pixel_values is not None:
@@ -55,11 +64,11 @@ def prompt():
     return {"input_ids": ids, "attention_mask": mask, "pixel_values": torch.rand(2, 1, 2, 2)}
 
 
-def found(kind="", kwargs=None):
+def found(kind="", kwargs=None, name="image-padded"):
     made = Looking(Config(kind)).eval()
     prompts = [
         ("short", {"input_ids": torch.tensor([[5, 6]])}),
-        ("image-padded", kwargs or prompt()),
+        (name, kwargs or prompt()),
     ]
     answer = pictured.observe(made, prompts)
     assert not answer.no_float64, answer
@@ -83,6 +92,20 @@ def test_an_image_that_all_rows_get_is_seen_where_each_row_has_one():
     assert is_broken(relations[pictured.APART])
     assert relations[pictured.APART]["case"] == "image-padded: 2 rows"
     assert not is_broken(relations[pictured.AFTER])
+
+
+def test_rows_with_a_video_or_a_sound_are_held_apart_as_those_with_an_image():
+    for argument, name in (
+        ("pixel_values_videos", "video-padded"),
+        ("input_features", "audio-padded"),
+    ):
+        kwargs = prompt()
+        kwargs[argument] = kwargs.pop("pixel_values")
+        clean, _ = found(kwargs=kwargs, name=name)
+        assert not any(map(is_broken, clean.values())), (name, clean)
+        mixed, _ = found("first image", kwargs, name)
+        assert is_broken(mixed[pictured.APART]), name
+        assert mixed[pictured.APART]["case"] == f"{name}: 2 rows"
 
 
 def test_an_image_that_goes_to_another_row_is_seen_where_one_row_has_none():
