@@ -133,10 +133,11 @@ def test_a_part_that_a_loss_leaves_out_shows():
 
 
 def test_another_loss_of_choices_depths_and_patches_shows():
-    cross_entropy, log, l1 = (
+    cross_entropy, log, l1, mse = (
         torch.nn.functional.cross_entropy,
         torch.log,
         torch.nn.functional.l1_loss,
+        torch.nn.functional.mse_loss,
     )
 
     def first_row(scores, target, *args, **kwargs):
@@ -149,6 +150,10 @@ def test_another_loss_of_choices_depths_and_patches_shows():
         "ViTForMaskedImageModeling": (
             "torch.nn.functional.l1_loss",
             lambda *args, **kwargs: l1(*args, **kwargs) * 2,
+        ),
+        "VideoMAEForPreTraining": (
+            "torch.nn.functional.mse_loss",
+            lambda *args, **kwargs: mse(*args, **kwargs) * 2,
         ),
     }
     for name, (target, new) in plants.items():
