@@ -293,12 +293,12 @@ class _Body:
 
     def with_value(self, name: str, value: object) -> _Body:
         """Return the same statements followed so far, where a name has another value."""
-        other = copy.copy(self)
-        other.fields, other._locals = {*self.fields}, {*self._locals}
-        other.rope = {**self.rope}
-        other.scope = self.scope.copied()
-        other.scope.values[name] = value
-        return other
+        body = copy.copy(self)
+        body.fields, body._locals = {*self.fields}, {*self._locals}
+        body.rope = {**self.rope}
+        body.scope = self.scope.copied()
+        body.scope.values[name] = value
+        return body
 
     def state(self, name: str, node: ast.expr, *, attribute: bool = False) -> None:
         """Note the default of a field."""

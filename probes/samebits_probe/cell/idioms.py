@@ -103,7 +103,7 @@ def _drops_keywords(method: ast.FunctionDef) -> bool:
         ):
             looked_up += _is_name(node.value, name)
         elif isinstance(node, ast.Compare):
-            looked_up += sum(_is_name(other, name) for other in node.comparators)
+            looked_up += sum(_is_name(operand, name) for operand in node.comparators)
         elif isinstance(node, ast.Constant) and node.value == "output_hidden_states":
             return False
     return looked_up == sum(_is_name(node, name) for node in ast.walk(method))

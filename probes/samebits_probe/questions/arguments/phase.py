@@ -82,8 +82,8 @@ def _of_media(session: Session, kwargs: Facts) -> Facts:
     def ask(restore: Callable[[], None]) -> Facts:
         return generating.Generation(session.loaded.model, kwargs, restore).of_media()
 
-    found = _asked(session, "arguments of generate() beside an image", "media", ask)
-    return dict(found["media"])
+    facts = _asked(session, "arguments of generate() beside an image", "media", ask)
+    return dict(facts["media"])
 
 
 def _asked(
