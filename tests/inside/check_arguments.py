@@ -7,7 +7,7 @@ import torch
 import transformers
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.questions.arguments import ones
-from samebits_probe.questions.arguments.arguments import effects, given
+from samebits_probe.questions.arguments.arguments import beside_media, effects, given
 from samebits_probe.questions.arguments.generating import (
     OWN_LIMIT,
     Generation,
@@ -368,6 +368,38 @@ def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
     assert with_media(Reads(), image) is None
     assert inputs(model, {"input_ids": IDS["input_ids"].repeat(2, 1)}) is None
     assert inputs(Reads(), IDS) is None
+
+
+class Picks(Plain):
+    """It reads a layer of its tower: the one that the call names, or that of its config."""
+
+    def __init__(self):
+        super().__init__()
+        self.config.vision_feature_layer = -2
+
+    def forward(self, input_ids, pixel_values, vision_feature_layer=None):
+        layer = self.config.vision_feature_layer
+        layer = layer if vision_feature_layer is None else vision_feature_layer
+        return {"logits": self.logits(input_ids) + layer * pixel_values.mean()}
+
+
+class Fixed(Picks):
+    """It reads that of its config alone."""
+
+    def forward(self, input_ids, pixel_values, **kwargs):
+        return super().forward(input_ids, pixel_values)
+
+
+def test_the_layer_of_a_tower_is_asked_beside_an_image():
+    image = {**IDS, "pixel_values": torch.ones(1, 3, 8, 8)}
+    for model, effect in ((Picks(), "other numbers"), (Fixed(), "none")):
+        asked_of = beside_media(model)
+        assert asked_of["vision_feature_layer"] == -1
+        facts = effects(model, image, asked_of, lambda: None)
+        assert facts["vision_feature_layer"]["effect"] == effect
+        model.config.vision_feature_layer = -1
+        assert beside_media(model)["vision_feature_layer"] == -2
+    assert "vision_feature_layer" not in beside_media(Plain())
     sound = torch.zeros(1, 8, 32)
     of_forward = {"input_features": sound, "decoder_input_ids": IDS["input_ids"]}
     assert inputs(whisper(), of_forward) == {"input_features": sound}

@@ -29,6 +29,8 @@ _MAX_REASON = 160
 GLOBAL = "global_attention_mask"
 """Argument that names the tokens that attend to all others; only a model with windows of attention has such tokens."""
 ROUTERS = "output_router_logits"
+LAYER = "vision_feature_layer"
+"""Argument, and field of a config, that says which layer of its tower a model reads."""
 OTHER = "other numbers"
 _SAMPLES = 32
 """Values of the logits that are kept."""
@@ -63,6 +65,14 @@ def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
         yield "num_logits_to_keep", 1
     else:  # of token ids usage asks it
         yield "output_attentions", True
+
+
+def beside_media(model: Any) -> Facts:
+    """Return argument -> a value that changes what is computed of a prompt with an image and text."""
+    values: Facts = {"logits_to_keep": 1, "output_hidden_states": True}
+    if isinstance(layer := getattr(model.config, LAYER, None), int):
+        values[LAYER] = -1 if layer != -1 else -2
+    return values
 
 
 def _masks_of_parts(model: Any, kwargs: Facts) -> Iterator[tuple[str, torch.Tensor]]:

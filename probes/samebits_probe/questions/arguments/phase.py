@@ -12,6 +12,7 @@ from samebits_probe.cell.session import Session
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
 from samebits_probe.questions.arguments import arguments, generating, ones, states
+from samebits_wire.arguments import MORE_THAN_TEXT
 
 Facts = dict[str, Any]
 _FORWARDS = 60
@@ -36,6 +37,7 @@ def observe(session: Session) -> None:
         facts |= _of_generate(session, inputs, options)
     if facts and (media := generating.with_media(session.loaded.model, answered[richest])):
         facts["generate"] = {**facts.get("generate", {}), **_of_media(session, media)}
+        facts["effects"] |= _beside_media(session, answered[richest])
     if facts:
         session.answer("arguments", facts)
 
@@ -84,6 +86,16 @@ def _of_media(session: Session, kwargs: Facts) -> Facts:
 
     facts = _asked(session, "arguments of generate() beside an image", "media", ask)
     return dict(facts["media"])
+
+
+def _beside_media(session: Session, kwargs: Facts) -> Facts:
+    model = session.loaded.model
+    values = {n: v for n, v in arguments.beside_media(model).items() if n not in kwargs}
+    if session.no_time(len(values) + 1):
+        return {}
+    ask = partial(arguments.effects, model, kwargs, values)
+    facts = _asked(session, "arguments of forward beside an image", "effects", ask)
+    return {f"{name} ({MORE_THAN_TEXT})": fact for name, fact in facts["effects"].items()}
 
 
 def _asked(
