@@ -197,8 +197,15 @@ class Project:
 
     @cached_property
     def loaded_parts(self) -> list[Class]:
-        """The same of the models that transformers loads."""
-        return self._parts_of(self.loaded)
+        """The same of the models that transformers loads, without those that another package loads, such as optimum."""
+        parts = self._parts_of(self.loaded)
+        return [part for part in parts if not self._has_only_generate(part)]
+
+    def _has_only_generate(self, entry: Class) -> bool:
+        """Return True for a model of another package that has generate() from transformers, and nothing else."""
+        outside = {name.rpartition(".")[2]: name for name in self.family(entry)[1]}
+        is_foreign = any(not n.startswith(("torch.", "transformers.")) for n in outside.values())
+        return is_foreign and "GenerationMixin" in outside and not self.is_model(entry)
 
     def _parts_of(self, models: list[Class]) -> list[Class]:
         parts = {id(entry.node): entry for entry in models}

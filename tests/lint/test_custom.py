@@ -25,7 +25,7 @@ PLANTED = {
     "create-causal-mask": {"SB102", "SB603"},
     "dtype-keyword": {"SB105"},
     "extended-mask": {"SB104"},
-    "generate-legacy": {"SB713", "SB805", "SB890"},
+    "generate-legacy": {"SB713", "SB805"},
     "head-mask": {"SB104"},
     "import-losskwargs": {"SB101"},
     "import-removed": {"SB102"},

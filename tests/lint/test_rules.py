@@ -1577,3 +1577,17 @@ def test_what_writes_to_inner_modules_overwrites_them_in_every_later_release(tmp
     )
     (found,) = (p for p in problems_of(tmp_path, text) if p.code == "SB303")
     assert str(found.releases).startswith("5.0 and later")
+
+
+@pytest.mark.parametrize(("base", "codes"), [("PreTrainedModel, ", ["SB305"]), ("Optimized, ", [])])
+def test_a_class_that_another_package_loads_is_not_made_on_the_meta_device(tmp_path, base, codes):
+    """The OpenVINO models of optimum-intel have only generate() from transformers."""
+    text = (
+        f"{HEAD}from optimum.modeling_base import Optimized\nfrom transformers import GenerationMixin\n"
+        f"class M({base}GenerationMixin):\n    def __init__(self, config):\n"
+        "        super().__init__(config)\n        self.t = torch.tensor(config.t)\n"
+        "        self.post_init()\n    def forward(self, x):\n        return x * self.t\n"
+        "class Whole(PreTrainedModel):\n    parts = {'m': M}\n"
+    )
+    shown = [p.code for p in problems_of(tmp_path, text)]
+    assert [code for code in shown if code == "SB305"] == codes

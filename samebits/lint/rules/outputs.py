@@ -181,7 +181,7 @@ def _dropped(project: Project) -> Iterator[Problem]:
             continue
         forwards = (c.method("forward") for c in project.family(entry)[0])
         forward = next((each for each in forwards if each is not None), None)
-        if forward is not None and not ({_HIDDEN} & argument_names(forward) or forward.args.kwarg):
+        if forward is not None and not _gives_hidden_states(entry.source, forward):
             continue
         if any(is_constant(n, _HIDDEN) for n in ast.walk(method)):
             continue
@@ -196,6 +196,13 @@ def _dropped(project: Project) -> Iterator[Problem]:
                 "pass them on: model_inputs.update({k: v for k, v in "
                 f'{taken.arg}.items() if k in ("output_attentions", "output_hidden_states")}})',
             )
+
+
+def _gives_hidden_states(source: Source, forward: Function) -> bool:
+    """Return True if a forward takes the argument by its name, or among others in a file that knows it."""
+    if _HIDDEN in argument_names(forward):
+        return True
+    return forward.args.kwarg is not None and mentions(source.tree, _HIDDEN)
 
 
 def _is_looked_up(source: Source, node: ast.AST) -> bool:
