@@ -3,7 +3,7 @@
 Each run compares some types in all releases with ``--quick``. Then each border, two neighbouring releases between
 which a type does more than round, is compared once more, directly and with its cause. All runs share a folder, which
 keeps every cell: a further release costs its own cells, and a run that was stopped goes on where it ended. When a rule
-changed that names a cause or a side, ``--borders`` compares the borders alone.
+changed that names a cause or a side, ``--borders`` compares the borders alone; ``--only`` measures some types again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,16 @@ def main() -> None:
     less.add_argument(
         "--borders", action="store_true", help="compare again only the borders of the data"
     )
+    less.add_argument(
+        "--only", metavar="TYPE,…", help="measure these types again, and put them into the data"
+    )
     less.add_argument("--pages", action="store_true", help="write the pages from the data alone")
     options = parser.parse_args()
     if options.borders:
         book.write(with_causes(book.read()))
+    elif options.only:
+        again = measure(options.only.split(","), options.releases.split(","))
+        book.write(book.with_models(book.read(), again))
     elif not options.pages:
         book.write(measure(plan.types()[: options.types], options.releases.split(",")))
     pages.write(book.read())

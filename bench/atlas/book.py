@@ -45,6 +45,21 @@ def bound(parts: Iterable[CompatFile]) -> CompatFile:
     return newest.model_copy(update={"models": tuple(models)})
 
 
+def with_models(atlas: CompatFile, measured: CompatFile) -> CompatFile:
+    """Return the atlas with models that were measured again in place of its own; it keeps its date.
+
+    Raises:
+        ValueError: they were measured in other releases.
+
+    """
+    if [r.id for r in measured.releases] != [r.id for r in atlas.releases]:
+        raise ValueError("the releases are not those of the atlas")
+    names = {model.model for model in measured.models}
+    rest = tuple(model for model in atlas.models if model.model not in names)
+    both = bound([atlas.model_copy(update={"models": rest}), measured])
+    return both.model_copy(update={"started": atlas.started})
+
+
 def changes(atlas: CompatFile) -> Iterator[Change]:
     """Yield each step of each model."""
     for model in atlas.models:

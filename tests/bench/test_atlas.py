@@ -53,6 +53,16 @@ def test_runs_are_bound_by_name():
     assert bound.started == "2026-01-02T00:00:00Z"
 
 
+def test_types_that_are_measured_again_take_the_place_of_their_rows():
+    old = atlas(of("a", span("1", "3")), of("b", span("1", "3")))
+    again = atlas(of("b", span("2", "3")), started="2026-02-02T00:00:00Z")
+    both = book.with_models(old, again)
+    assert both.models == (old.models[0], again.models[0])
+    assert both.started == old.started
+    with pytest.raises(ValueError, match="releases"):
+        book.with_models(old, atlas(of("b", span("1", "1")), releases=("1",)))
+
+
 def test_borders_are_what_a_direct_comparison_decides():
     assert book.borders(atlas(SAME, MOVED, RAISES)) == {("4.48.3", "4.57.6"): ["llama"]}
 
