@@ -163,8 +163,8 @@ def test_a_default_that_the_newer_code_takes_from_the_older_one_is_no_move(old, 
     made = Table([], {})
     written.add(made, "4.1.0", arguments(old, "pass"))
     written.add(made, "5.0.0", arguments("'no'", "pass"))
-    known = from_text(written.text(made))
-    assert ("count" in found(known, {}, "4.1.0", "5.0.0", "TrainingArguments")) is is_move
+    defaults = from_text(written.text(made))
+    assert ("count" in found(defaults, {}, "4.1.0", "5.0.0", "TrainingArguments")) is is_move
 
 
 def test_a_default_of_newer_torch_is_shown_with_that_torch(monkeypatch, capsys):

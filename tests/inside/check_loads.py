@@ -30,14 +30,14 @@ def subject(folder):
 def asked(planted):
     """Return what is found where a load with an argument gives what ``planted`` makes of a model and the argument."""
     with tempfile.TemporaryDirectory() as folder:
-        one = subject(folder)
+        made = subject(folder)
 
         def loaded(_subject, arguments):
             (name,) = arguments or ("",)
-            return planted(copy.deepcopy(one.model), name)
+            return planted(copy.deepcopy(made.model), name)
 
         with mock.patch.object(loads, "_loaded", loaded):
-            return loads.loads(one)
+            return loads.loads(made)
 
 
 def test_a_load_that_drops_each_argument_gives_the_same_tensors():
@@ -74,12 +74,12 @@ def test_a_refusal_is_no_answer_as_each_user_sees_it():
 
 def test_real_loads_leave_the_process_as_it_was():
     with tempfile.TemporaryDirectory() as folder:
-        one = subject(folder)
-        facts = loads.loads(one)
+        made = subject(folder)
+        facts = loads.loads(made)
         with mock.patch.object(loads, "MAX_BYTES", 1):
-            assert loads.loads(one) == {}
-        one.source = None
-        assert loads.loads(one) == {}
+            assert loads.loads(made) == {}
+        made.source = None
+        assert loads.loads(made) == {}
     assert facts.keys() >= {TIES, TUPLES, LOADED_IN}
 
 
@@ -93,10 +93,10 @@ def test_a_class_that_keeps_a_parameter_in_float32_is_told_apart():
         return model
 
     with tempfile.TemporaryDirectory() as folder:
-        one = subject(folder)
-        facts = loads.loads(one)
-        with mock.patch.object(type(one.model), "from_pretrained", keeping):
-            planted = loads.loads(one)
+        made = subject(folder)
+        facts = loads.loads(made)
+        with mock.patch.object(type(made.model), "from_pretrained", keeping):
+            planted = loads.loads(made)
     assert facts[LOADED_IN] == {"gave": "parameters in bfloat16"}
     assert planted[LOADED_IN] == {"gave": "parameters in bfloat16 and float32"}
     assert facts.keys() == planted.keys()

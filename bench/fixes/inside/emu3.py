@@ -1,4 +1,4 @@
-"""A tiny Emu3, of which several cases ask something else."""
+"""A tiny Emu3, which several cases share."""
 
 from __future__ import annotations
 

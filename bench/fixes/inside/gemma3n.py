@@ -1,4 +1,4 @@
-"""A tiny Gemma 3n for text, of which several cases ask something else."""
+"""A tiny Gemma 3n for text, which several cases share."""
 
 from __future__ import annotations
 

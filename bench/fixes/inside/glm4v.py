@@ -1,4 +1,4 @@
-"""A tiny GLM-4V with its processor, of which several cases ask something else."""
+"""A tiny GLM-4V with its processor, which several cases share."""
 
 from __future__ import annotations
 

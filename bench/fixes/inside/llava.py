@@ -1,4 +1,4 @@
-"""A tiny LLaVA, of which several cases ask something else."""
+"""A tiny LLaVA, which several cases share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny LLaVA-OneVision with its processor, of which several cases ask something else."""
+"""A tiny LLaVA-OneVision with its processor, which several cases share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny Qwen2.5-Omni with its voice, of which several cases ask something else."""
+"""A tiny Qwen2.5-Omni with its voice, which several cases share."""
 
 from __future__ import annotations
 

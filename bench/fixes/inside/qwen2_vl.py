@@ -1,4 +1,4 @@
-"""A tiny Qwen2-VL with its processor, of which several cases ask something else."""
+"""A tiny Qwen2-VL with its processor, which several cases share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny Qwen3-Omni that speaks, of which several cases ask something else."""
+"""A tiny Qwen3-Omni that speaks, which several cases share."""
 
 from __future__ import annotations
 

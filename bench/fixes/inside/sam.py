@@ -1,4 +1,4 @@
-"""A tiny SAM, of which several cases ask something else."""
+"""A tiny SAM, which several cases share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny T5Gemma 2, of which several cases ask something else."""
+"""A tiny T5Gemma 2, which several cases share."""
 
 from __future__ import annotations
 
