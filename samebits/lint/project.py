@@ -178,17 +178,19 @@ class Project:
         It loads none of a checkpoint whose config.json declares such models alone.
         """
         declared = [m for m in self.models if m.name in self.loaded_as(m.source)]
-        if declared and all(map(self._loads_itself, declared)):
+        if declared and all(map(self.own_load, declared)):
             return []
-        return [entry for entry in self.models if not self._loads_itself(entry)]
+        return [entry for entry in self.models if self.own_load(entry) is None]
 
-    def _loads_itself(self, entry: Class) -> bool:
+    def own_load(self, entry: Class) -> Function | None:
+        """Return the ``from_pretrained`` of a model that makes and fills it, with nothing of transformers' own."""
         methods = (c.method("from_pretrained") for c in self.family(entry)[0])
         own = next((method for method in methods if method is not None), None)
         if own is None or any(map(is_super, ast.walk(own))):
-            return False
+            return None
         called = {ast.unparse(n.func) for n in ast.walk(own) if isinstance(n, ast.Call)}
-        return "cls" in called and any(name.endswith(".load_state_dict") for name in called)
+        is_whole = "cls" in called and any(name.endswith(".load_state_dict") for name in called)
+        return own if is_whole else None
 
     @cached_property
     def parts(self) -> list[Class]:

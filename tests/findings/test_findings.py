@@ -2241,6 +2241,29 @@ def test_a_load_in_bfloat16_that_gives_other_dtypes_is_named(call, gave, code):
     assert codes(Case(candidate, reference=candidate)) == []
 
 
+def test_a_load_that_does_not_heed_its_dtype_is_named():
+    reference = used(loads={LOADED_IN: {"gave": "parameters in bfloat16"}})
+    candidate = used(loads={LOADED_IN: {"gave": "parameters in float32"}})
+    assert codes(Case(candidate, reference=reference)) == ["SB324"]
+    assert codes(Case(candidate)) == ["SB324"]
+    assert codes(Case(reference, reference=candidate)) == []
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        ({"float32": 9}, ["SB324"]),
+        ({"bfloat16": 8, "float32": 1}, []),  # the class keeps a part in float32
+        ({"bfloat16": 9}, []),
+        ({"float8_e4m3fn": 7, "float32": 2}, []),
+        ({}, []),
+    ],
+)
+def test_parameters_in_another_dtype_than_the_cell_asks_for_are_named(dtypes, expected):
+    load = LoadFacts(model_class="M", requested_dtype="bfloat16", parameter_dtypes=dtypes)
+    assert codes(Case(sound(Memory(), "5.x", load=load))) == expected
+
+
 @pytest.mark.parametrize(
     ("reference", "candidate", "expected"),
     [

@@ -44,6 +44,7 @@ PLANTED = {
     "meta-init-numpy": {"SB305"},
     "no-generation-mixin": {"SB103"},
     "no-post-init": {"SB402"},
+    "own-load": {"SB324"},
     "prepare-inputs": {"SB729", "SB890"},
     "rope-default-key": {"SB501"},
     "rope-scaling-filled": {"SB507"},

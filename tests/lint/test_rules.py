@@ -1315,7 +1315,18 @@ def test_a_layer_that_renames_a_keyword_takes_the_former_name_and_no_older_one()
 
 def test_every_rule_has_a_planted_line():
     planted = {code for code, _, _ in CASES}
-    elsewhere = {"SB404", "SB504", "SB602", "SB604", "SB709", "SB725", "SB803", "SB804", "SB805"}
+    elsewhere = {
+        "SB324",
+        "SB404",
+        "SB504",
+        "SB602",
+        "SB604",
+        "SB709",
+        "SB725",
+        "SB803",
+        "SB804",
+        "SB805",
+    }
     assert {rule.code for rule in rules()} == planted | elsewhere
 
 
@@ -1492,6 +1503,28 @@ def test_what_a_load_of_transformers_loses_is_not_lost_by_one_of_the_model_s_own
     assert {p.code for p in problems_of(tmp_path, body(handed_on))} == lost
     finished = LOSING.replace("def _init", "    self.post_init()\ndef _init") + OWN_LOAD
     assert {p.code for p in problems_of(tmp_path, body(finished))} == {"SB403"}
+
+
+@pytest.mark.parametrize(
+    ("signature", "reads", "expected"),
+    [
+        ("path, **kw", 'kw.pop("torch_dtype", None)', ["SB324"]),
+        ("path, torch_dtype=None", "torch_dtype", ["SB324"]),
+        ("path, **kw", 'kw.get("dtype") or kw.get("torch_dtype")', []),
+        ("path, dtype=None, **kw", 'dtype or kw.get("torch_dtype")', []),
+        ("path, **kw", "None", []),
+    ],
+)
+def test_an_own_load_that_only_knows_torch_dtype_is_a_problem(tmp_path, signature, reads, expected):
+    own = OWN_LOAD.replace("path, **kw", signature).replace(
+        "    return model\n",
+        f"    dtype = {reads}\n    return model.to(dtype) if dtype else model\n",
+    )
+    assert [p.code for p in problems_of(tmp_path, body(own))] == expected
+    handed_on = own.replace(
+        "    return model", "    super().from_pretrained(path)\n    return model"
+    )
+    assert problems_of(tmp_path, body(handed_on)) == []
 
 
 def test_a_config_class_of_the_library_is_a_problem_only_beside_a_namesake(tmp_path):

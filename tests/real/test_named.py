@@ -82,6 +82,7 @@ TEXT = "prompts: {short: The capital of France is}"
 SETTINGS = {
     "healthy": "training: true, arguments: true, other_classes: true, pipelines: true",
     "inv-freq-dtype": "dtypes: [bfloat16]",
+    "own-load": "questions: [usage]",
     "prepare-inputs": "questions: [relations, usage]",
     "tokenizer-backend": TEXT,
     "tokenizer-llama": TEXT,
@@ -269,15 +270,20 @@ def test_positions_that_an_own_method_does_not_cut_are_named(tmp_path, run_in):
     assert [codes(cell) for cell in row.cells] == [set(), {"SB805"}]
 
 
-def test_what_an_own_preparation_of_inputs_passes_over_is_named(tmp_path, run_in):
-    root, name = root_of(), "prepare-inputs"
-    patches = (root, name), (root, f"{name}.repair")
+OWN_METHODS = {"prepare-inputs": {"SB729", "SB890"}, "own-load": {"SB324"}}
+
+
+def test_what_an_own_method_of_an_older_time_passes_over_is_named(tmp_path, run_in):
     text = HEAD.replace('"4.57", "5.2", "5.x"', '"5.x"')
-    text += f"{model(name, patches[0])}\n{model(f'{name}.repaired', *patches)}"
+    for name in OWN_METHODS:
+        patches = (root_of(), name), (root_of(), f"{name}.repair")
+        text += f"{model(name, patches[0])}\n{model(f'{name}.repaired', *patches)}\n"
     (tmp_path / "matrix.yaml").write_text(text)
-    planted, repaired = (codes(row.cells[1]) for row in run_in(tmp_path).rows)
-    assert {"SB729", "SB890"} <= planted
-    assert not {"SB729", "SB890", "SB946"} & repaired
+    rows = iter(run_in(tmp_path).rows)
+    for lost in OWN_METHODS.values():
+        planted, repaired = (codes(row.cells[1]) for row in (next(rows), next(rows)))
+        assert lost <= planted
+        assert not (lost | {"SB946"}) & repaired
 
 
 def test_a_default_dtype_that_changed_is_named(tmp_path, run_in):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
+from samebits.compare.phases import STORED
 from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Check, Rule, Sighting
 from samebits.findings.tokenizers import side_lines
@@ -359,11 +360,31 @@ def _doing_otherwise(
     def check(case: Case) -> Iterator[Sighting]:
         for call, before, after in _of_both(case, field):
             gave = (before.gave, after.gave)
-            if (call == LOADED_IN) is in_bfloat16 and all(gave) and gave[0] != gave[1]:
+            is_asked = (call == LOADED_IN) is in_bfloat16 and _ALL_IN_FLOAT32 not in gave
+            if is_asked and all(gave) and gave[0] != gave[1]:
                 of_reference = after.gave == HEEDED
                 yield Sighting(call, side_lines(case, *gave), of_reference=of_reference)
 
     return check
+
+
+def _unheeded_dtype(case: Case) -> Iterator[Sighting]:
+    """Find loads that leave all parameters in another dtype than the call names."""
+    load = case.capture.signals.load
+    if load is not None:
+        requested = load.requested_dtype.removeprefix("torch.")
+        names = {name.removeprefix("torch.") for name in load.parameter_dtypes}
+        if names and requested not in names and names | {requested} <= _PLAIN_DTYPES:
+            where = f"from_pretrained(dtype='{requested}')"
+            yield Sighting(where, (f"parameters in {' and '.join(sorted(names))}",))
+    loads = signal_of(case.capture).loads or {}
+    if (called := loads.get(LOADED_IN)) is not None and called.gave == _ALL_IN_FLOAT32:
+        yield Sighting(LOADED_IN, (called.gave,))
+
+
+_ALL_IN_FLOAT32 = "parameters in float32"
+_PLAIN_DTYPES = frozenset({"float32", "bfloat16", "float16", "float64"})
+"""Dtypes of a model that nothing quantized."""
 
 
 def _in_pairs(parts: Mapping[str, str]) -> str:
@@ -419,6 +440,7 @@ _RULES = (
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
     Rule("SB963", _other_chunks),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
+    Rule("SB324", _unheeded_dtype, explains=STORED),
     Rule("SB967", _doing_otherwise(lambda usage: usage.loads, in_bfloat16=True)),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

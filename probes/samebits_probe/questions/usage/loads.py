@@ -72,23 +72,33 @@ def _given(subject: Subject, name: str, value: object, steady: Tensors) -> str:
 
 
 def _in_bfloat16(subject: Subject) -> Facts:
-    """Return the dtypes of a checkpoint of float32 that is loaded in bfloat16 by its name, as most users load one."""
+    """Return the dtypes of a checkpoint of float32 that is loaded in bfloat16 by its name, as most users load one.
+
+    Where the class refuses the name, it is loaded with the dtype itself.
+    """
     assert subject.source is not None
     if subject.source.dtype != "float32":
         return {}
-    named = {forks.dtype_keyword(): "bfloat16"}
-    arguments = subject.source.model_arguments() | named
     try:
-        with forks.default_dtype_kept():
-            model = type(subject.model).from_pretrained(subject.source.where, **arguments)
-    except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {LOADED_IN: {"refused": error_text(error)}}
+        model = _named(subject, "bfloat16")
+    except Exception:  # noqa: BLE001  an own from_pretrained may take the dtype itself alone
+        try:
+            model = _named(subject, torch.bfloat16)
+        except Exception as error:  # noqa: BLE001  a refusal is an answer
+            return {LOADED_IN: {"refused": error_text(error)}}
     dtypes = sorted({dtype_name(parameter.dtype) for parameter in model.parameters()})
     stated = getattr(model.config, forks.dtype_keyword(), None)
     return {
         LOADED_IN: {"gave": f"parameters in {' and '.join(dtypes)}"},
         f"config.dtype of {LOADED_IN}": {"gave": f"config.dtype is {stated!r}"},
     }
+
+
+def _named(subject: Subject, dtype: object) -> Any:
+    assert subject.source is not None
+    arguments = subject.source.model_arguments() | {forks.dtype_keyword(): dtype}
+    with forks.default_dtype_kept():
+        return type(subject.model).from_pretrained(subject.source.where, **arguments)
 
 
 def _tensors(model: Any) -> dict[str, torch.Tensor]:
