@@ -87,7 +87,7 @@ def own_code(folder: Path) -> OwnCode:
         if (values := _json(folder / file)).get("auto_map")
     }
     return OwnCode(
-        {file: _classes(auto_map) for file, auto_map in maps.items()},
+        {file: mapped_classes(auto_map) for file, auto_map in maps.items()},
         (folder / CUSTOM_GENERATE).is_file(),
     )
 
@@ -127,7 +127,7 @@ def _is_shared(folder: Path) -> bool:
         return False
 
 
-def _classes(auto_map: object) -> tuple[str, ...]:
+def mapped_classes(auto_map: object) -> tuple[str, ...]:
     """Return the names in an ``auto_map``; a tokenizer's lists a slow and a fast class."""
     if not isinstance(auto_map, dict):
         return ()

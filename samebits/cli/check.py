@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, cast
 from samebits.base.filestate import Dependencies
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
+from samebits.base.wheels import WHEELS
 from samebits.check.command import Check, prepare
 from samebits.check.folder import REPORTS, claimed_folder
 from samebits.check.options import Options
 from samebits.cli.folders import check_cache, check_reports
 from samebits.cli.interrupts import run_async
 from samebits.cli.report import publish_on_github, write_report
-from samebits.findings.packages import NEEDED, WHEELS
+from samebits.findings.packages import NEEDED
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.reports.formats.registry import GITHUB

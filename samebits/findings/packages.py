@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from samebits.base.wheels import package_of
 from samebits.findings.case import Case
 from samebits.findings.rule import RAISED, Rule, Sighting
 
@@ -20,27 +21,8 @@ _NAMED = (
 )
 """How releases from 4.48 to 5.24 name them: ``requires_backends``, ``check_imports`` of code beside a checkpoint,
 classes that import by themselves, and Python."""
-_PACKAGE_OF = {
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "google": "protobuf",
-    "levenshtein": "python-levenshtein",
-    "opencv": "opencv-python-headless",
-    "opencv-python": "opencv-python-headless",
-    "pil": "pillow",
-    "sklearn": "scikit-learn",
-}
-"""Module -> its package."""
 _OF_ENVIRONMENTS = frozenset({"torch", "transformers", "tokenizers", "tensorflow", "flax", "jax"})
 """What an environment has, or what no model of torch needs."""
-WHEELS = frozenset(
-    {
-        "accelerate", "av", "beautifulsoup4", "einops", "ftfy", "librosa", "num2words",
-        "opencv-python-headless", "pillow", "protobuf", "rjieba", "sacremoses", "scikit-learn", "scipy",
-        "sentencepiece", "soundfile", "tiktoken", "timm", "torchaudio", "torchvision",
-    }
-)  # fmt: skip
-"""Packages with a wheel for every platform that torch has: a run adds them by itself."""
 
 
 def missing_packages(exception: str) -> tuple[str, ...]:
@@ -52,8 +34,7 @@ def missing_packages(exception: str) -> tuple[str, ...]:
 
 def _packages(message: str) -> Iterator[str]:
     for match in re.finditer(_NAMED, message):
-        for name in str(match[match.lastgroup or 0]).lower().split():
-            package = _PACKAGE_OF.get(name, name)
+        for package in map(package_of, str(match[match.lastgroup or 0]).split()):
             if package not in _OF_ENVIRONMENTS:
                 yield package
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from samebits.base.checkpoint import ADAPTER, json_of
+from samebits.base.checkpoint import ADAPTER, CONFIGS, json_of, mapped_classes
 from samebits.base.hub import is_reached
+from samebits.base.wheels import WHEELS, package_of
+from samebits.matrix.imported import imported
 from samebits.matrix.spec import Matrix, ModelSpec
 from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
@@ -140,6 +142,7 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
         yield PIECES
     if model.build is None and any(_contents(model, folder, (ADAPTER,))):
         yield ADAPTERS
+    yield from ((package,) for package in _of_own_code(model, folder))
     config = _config(model, folder)
     model_type = str(config.get("model_type", ""))
     if _has_tower_of_timm(config):
@@ -172,6 +175,20 @@ def _of_classes(
     keys = ("processor_class", "feature_extractor_type", "tokenizer_class")
     for name in dict.fromkeys(str(content.get(key)) for content in contents for key in keys):
         yield from OF_CLASSES.get(name, ())
+
+
+def _of_own_code(model: ModelSpec, folder: Path) -> Iterator[str]:
+    """Yield the packages that the code beside a checkpoint imports, of those that every platform can install."""
+    if model.build is not None or not model.trust_remote_code:
+        return
+
+    def file_of(module: str) -> Path | None:
+        return next(iter(_files(model, folder, (f"{module.replace('.', '/')}.py",))), None)
+
+    maps = (content.get("auto_map") for content in _contents(model, folder, CONFIGS))
+    classes = (name for auto_map in maps for name in mapped_classes(auto_map))
+    modules = (name.rpartition(".")[0] for name in classes if "--" not in name)
+    yield from sorted(WHEELS & {*map(package_of, imported(modules, file_of))})
 
 
 def _config(model: ModelSpec, folder: Path) -> dict[str, Any]:
@@ -215,15 +232,17 @@ def _declared(model: ModelSpec, folder: Path) -> Iterator[dict[str, Any]]:
 
 def _contents(model: ModelSpec, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the content of the files that are there."""
-    files: Iterable[Path] = (
-        _hub_files(model, names)
-        if model.path is None
-        else (folder / model.path / name for name in names)
-    )
-    for file in files:
+    for file in _files(model, folder, names):
         content = json_of(file)
         if isinstance(content, dict):
             yield content
+
+
+def _files(model: ModelSpec, folder: Path, names: Sequence[str]) -> Iterable[Path]:
+    """Return the files of a model that are there, or on the hub."""
+    if model.path is None:
+        return _hub_files(model, names)
+    return filter(Path.is_file, (folder / model.path / name for name in names))
 
 
 def _hub_files(model: ModelSpec, names: Iterable[str]) -> Iterator[Path]:

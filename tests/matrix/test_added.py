@@ -31,7 +31,8 @@ NOT_DECLARED = {
 def matrix(folder, files=(), stack_packages=(), **changed):
     (folder / "model").mkdir()
     for name, content in dict(files).items():
-        (folder / "model" / name).write_text(json.dumps(content), "utf-8")
+        text = content if name.endswith(".py") else json.dumps(content)
+        (folder / "model" / name).write_text(text, "utf-8")
     stack = stack_spec("4.57").model_copy(update={"packages": stack_packages})
     model = model_spec(path="model", **changed)
     return Matrix(path=str(folder / "m.yaml"), stacks=(stack,), reference="4.57", models=(model,))
@@ -257,3 +258,35 @@ def test_a_class_or_a_type_gets_what_its_module_imports(tmp_path, file, content,
     found = packages(matrix(tmp_path, {file: content}))
     assert {*expected} <= {*found}
     assert bool(found) == bool(expected)
+
+
+AUTO_MAP = {"config.json": {"auto_map": {"AutoModel": "modeling_x.M", "AutoConfig": "a/b--c.C"}}}
+OWN = {
+    "modeling_x.py": "import einops, torch\nfrom .parts import P\n",
+    "parts.py": "from PIL import Image\nfrom . import more, gone\nfrom .modeling_x import M\n",
+    "more.py": "def f():\n    from timm.layers import DropPath\n",
+    "aside.py": "import scipy\n",
+}
+
+
+def test_the_code_of_a_checkpoint_gets_what_it_imports(tmp_path):
+    spec = matrix(tmp_path, AUTO_MAP | OWN, trust_remote_code=True)
+    assert packages(spec) == ("einops", "pillow", "timm")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    import einops\nexcept ImportError:\n    pass\n",
+        "if is_einops_available():\n    import einops\n",
+        "import einops_exts\nfrom .. import einops\n",
+        "import einops (",
+    ],
+)
+def test_code_that_loads_without_a_package_gets_none(tmp_path, code):
+    spec = matrix(tmp_path, AUTO_MAP | {"modeling_x.py": code}, trust_remote_code=True)
+    assert packages(spec) == ()
+
+
+def test_code_that_is_not_run_gets_nothing(tmp_path):
+    assert packages(matrix(tmp_path, AUTO_MAP | OWN)) == ()
