@@ -442,6 +442,21 @@ def test_layouts_are_tried_in_a_model_whose_forward_is_quick():
     assert layers(vocab_size=200_000, hidden_size=64) < 5
 
 
+class WithRates(transformers.LlamaForCausalLM):
+    """Computes rates of dropped paths as own code of DaViT, EVA and InternViT does."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
+
+
+def test_inputs_are_tried_in_a_class_that_reads_values_while_it_is_made():
+    config = transformers.LlamaConfig(**TEXT)
+    made = next(tried.small_models(WithRates, config), None)
+    assert made is not None
+    assert made.rates[-1] > 0  # made for real: zeros are read for the size alone
+
+
 def test_a_mask_is_given_to_code_of_the_users_own_that_raises_without_one():
     """A reward head finds the last token by its mask, and lists the mask as optional."""
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from samebits_probe.model import forks, shrink
 from samebits_probe.model.inputs import seeded_ids, token_config
@@ -60,8 +61,29 @@ def _takes(model: Any, **kwargs: torch.Tensor) -> bool:
 def _n_bytes(model_class: Any, config: Any) -> float:
     """Return the bytes of a config's parameters in float32; without end if its class refuses it."""
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _Zeros():
             skeleton = model_class._from_config(copy.deepcopy(config), **forks.in_float32())
     except Exception:  # noqa: BLE001  a class may refuse a config in any way
         return math.inf
     return 4.0 * sum(int(p.numel()) for p in skeleton.parameters())
+
+
+class _Zeros(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Reads zeros from tensors without values: a class that computes its rates of dropped paths has a size, too."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _READS and args[0].is_meta:
+            first = args[0]
+            args = (torch.zeros(first.shape, dtype=first.dtype, device="cpu"), *args[1:])
+        return func(*args, **(kwargs or {}))
+
+
+_READS = frozenset(
+    {
+        torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy,
+        torch.Tensor.__float__, torch.Tensor.__int__, torch.Tensor.__bool__,
+    }
+)  # fmt: skip
+"""What raises on the meta device."""
