@@ -355,6 +355,22 @@ def test_a_cell_has_the_words_of_the_answer_that_it_belongs_to():
     assert [of_cell(cell, report).since for cell in report.rows[0].cells[1:]] == [found.since] * 2
 
 
+@pytest.mark.parametrize(("phase", "stays"), [("tokenizer", False), ("generate short", True)])
+def test_a_release_that_raises_in_the_same_phase_is_not_recommended(phase, stays):
+    """Baichuan's tokenizer loads in neither release, by another exception in each."""
+
+    def in_part(stack, failure):
+        fields = {"failure": failure, "failures": (failure,), "rest": Verdict.ROUNDING}
+        return of(stack, Verdict.FAILED, **fields)
+
+    old = in_part(OLD, raised(phase, "AttributeError", "no vocab_size"))
+    new = in_part(NEW, raised("tokenizer", "TypeError", "a property"))
+    named = Explanation(code="SB867", where="x", stack=NEW)
+    new = new.model_copy(update={"explained_by": (named,)})
+    report = one(old, new, rules=texts(["SB867"]))
+    assert ("Stay with" in of_cell(new, report).do) is stays
+
+
 def test_the_newest_release_that_works_is_recommended():
     """Between the reference and the release that fails others work; one that is wrong itself does not count."""
     works = of("5.0", Verdict.IDENTICAL)

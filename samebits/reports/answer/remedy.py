@@ -207,7 +207,14 @@ def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return both[-1]
     other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
     is_faulty = other in faults(rows[0], report) or any(_runs_nowhere(other, row) for row in rows)
-    return "" if is_faulty else other
+    return "" if is_faulty or _raises_alike(other, cell, rows[0]) else other
+
+
+def _raises_alike(stack: str, cell: CellResult, row: Row) -> bool:
+    """Return True if a stack raises in the phase in which a cell does: a tokenizer that loads in neither."""
+    phase = cell.failure.phase if cell.failure is not None else None
+    failures = (each.failure for each in row.cells if each.cell.stack == stack)
+    return any(failure is not None and failure.phase == phase for failure in failures)
 
 
 def _runs_nowhere(stack: str, row: Row) -> bool:
