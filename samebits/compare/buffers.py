@@ -256,7 +256,7 @@ def _frequencies(
     scalings = reference.attention_scaling, candidate.attention_scaling
     if scalings[0] == scalings[1]:
         return item
-    note = f"attention_scaling {scalings[0]} in the reference, {scalings[1]} here"
+    note = f"attention_scaling {scalings[0]} in the reference, {scalings[1]} in the candidate"
     if None in scalings:  # that release does not expose it, which is not a difference
         return item.model_copy(update={"note": f"{item.note}; {note}".strip("; ")})
     notes = f"{note}; {item.note}" if item.note else note

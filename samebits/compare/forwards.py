@@ -404,7 +404,7 @@ def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
     if step is None:
         return ItemComparison(subject=subject, outcome="identical")
     note = f"step {step}: {_token(reference, step)} in the reference, "
-    note += f"{_token(candidate, step)} here"
+    note += f"{_token(candidate, step)} in the candidate"
     return ItemComparison(subject=subject, outcome="differs", note=note)
 
 

@@ -97,4 +97,8 @@ def _without_counterpart(items: tuple[ItemComparison, ...]) -> str:
     counts = [
         sum(item.outcome == side for item in items) for side in ("only in reference", "only here")
     ]
-    return f"{counts[0]:,} only in the reference, {counts[1]:,} only here" if any(counts) else ""
+    return (
+        f"{counts[0]:,} only in the reference, {counts[1]:,} only in the candidate"
+        if any(counts)
+        else ""
+    )

@@ -61,7 +61,7 @@ class Pair:
         if reference:
             sides.append(("in the reference", reason(self.reference, signal, prompt)))
         if candidate:
-            sides.append(("here", reason(self.candidate, signal, prompt)))
+            sides.append(("in the candidate", reason(self.candidate, signal, prompt)))
         reasons = {text for _, text in sides}
         if len(sides) == 2 and len(reasons) == 1 and all(reasons):
             return f"not observed on either side: {sides[0][1]}", True

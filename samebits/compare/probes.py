@@ -78,7 +78,10 @@ def compare_probes(pair: Pair, name: Signal) -> SignalComparison:
 
 def _missing(pair: Pair, name: Signal) -> Iterator[str]:
     """Yield why a side did not run the probes of a file."""
-    for where, capture in (("in the reference", pair.reference), ("here", pair.candidate)):
+    for where, capture in (
+        ("in the reference", pair.reference),
+        ("in the candidate", pair.candidate),
+    ):
         if name in capture.signals.probes:
             continue
         skips = (
@@ -112,7 +115,7 @@ def _blocked(
     It is excused unless the cause may lie in the candidate alone. An exception of the candidate
     alone is excused here, too: it makes the cell fail by itself.
     """
-    where = (("in the reference", reference), ("here", candidate))
+    where = (("in the reference", reference), ("in the candidate", candidate))
     left_out = [f"not run {place}: {answer.left_out}" for place, answer in where if answer.left_out]
     raised = [
         f"raised {place}: {in_short(name, answer.failure)}"
@@ -126,7 +129,11 @@ def _blocked(
         return item.model_copy(update={"note": "; ".join(dict.fromkeys(left_out))})
     if restless:
         note = f"not repeatable: two runs give different results, {' and '.join(restless)}"
-        update = {"note": note, "reason": Reason.NOT_REPEATABLE, "excused": restless != ["here"]}
+        update = {
+            "note": note,
+            "reason": Reason.NOT_REPEATABLE,
+            "excused": restless != ["in the candidate"],
+        }
         return item.model_copy(update=update)
     if raised:
         failures = reference.failure, candidate.failure
@@ -175,7 +182,7 @@ def canonical(fact: object) -> str:
 
 def _fact_note(path: str, reference: ProbeAnswer, candidate: ProbeAnswer) -> str:
     sides = [_shown(answer, path) for answer in (reference, candidate)]
-    return f"{sides[0]} in the reference, {sides[1]} here"
+    return f"{sides[0]} in the reference, {sides[1]} in the candidate"
 
 
 def _shown(answer: ProbeAnswer, path: str) -> str:

@@ -49,9 +49,9 @@ def _item(
     if not reference.holds and not candidate.holds:
         return _both_left(pair, reference, candidate)
     left, where, rest = (
-        (reference, "in the reference", "here")
+        (reference, "in the reference", "in the candidate")
         if candidate.holds
-        else (candidate, "here", "in the reference")
+        else (candidate, "in the candidate", "in the reference")
     )
     note = f"{where} it leaves {left.in_words} behind{_distance(left)}; {rest} it does not"
     return ItemComparison(subject=subject, outcome="differs", note=note, reason=_reason(left))
@@ -65,7 +65,7 @@ def _both_left(pair: Pair, reference: StateSignal, candidate: StateSignal) -> It
         return _not_compared(subject.prompt, BOTH_DIFFER)
     note = (
         f"both leave state behind, and not the same: {reference.in_words}{_distance(reference)} "
-        f"in the reference, {candidate.in_words}{_distance(candidate)} here"
+        f"in the reference, {candidate.in_words}{_distance(candidate)} in the candidate"
     )
     is_shown = _reason(reference) and _reason(candidate)
     return ItemComparison(subject=subject, outcome="differs", note=note, reason=is_shown or None)

@@ -121,7 +121,7 @@ def dtype_note(item: ItemComparison) -> str:
 
 
 def _difference_note(what: str, reference: object, candidate: object) -> str:
-    return f"{what} {reference} in the reference, {candidate} here"
+    return f"{what} {reference} in the reference, {candidate} in the candidate"
 
 
 def _updated(item: ItemComparison, **fields: object) -> ItemComparison:

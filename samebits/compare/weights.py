@@ -329,7 +329,7 @@ def _untraced_reason(sides: Sides) -> str | None:
 def _origins_note(reference: WeightFacts, candidate: WeightFacts) -> str:
     if reference.origin == candidate.origin:
         return reference.origin
-    return f"{reference.origin} in the reference, {candidate.origin} here"
+    return f"{reference.origin} in the reference, {candidate.origin} in the candidate"
 
 
 def _checkpoint_items(sides: Sides, others: OtherTensors) -> Iterator[ItemComparison]:
@@ -484,7 +484,9 @@ def described_piece(facts: WeightFacts, piece: Piece) -> str:
 
 
 def _two_sided_note(what: str, reference: list[str], candidate: list[str]) -> str:
-    return f"{what} {', '.join(reference)} in the reference, {', '.join(candidate)} here"
+    return (
+        f"{what} {', '.join(reference)} in the reference, {', '.join(candidate)} in the candidate"
+    )
 
 
 def _joined_notes(*notes: str) -> str:

@@ -137,7 +137,7 @@ class Flow:
         if observed.first is None:
             return observed
         rows = [first_row(ref, self.pair.values, observed.first) for ref in (a, b)]
-        place = f"position {observed.first}: {rows[0]} in the reference, {rows[1]} here"
+        place = f"position {observed.first}: {rows[0]} in the reference, {rows[1]} in the candidate"
         return (
             replace(observed, what=f"{observed.what} ({part} at {place})")
             if all(rows)
@@ -199,7 +199,7 @@ class Flow:
         plain = values.tensor(fused)
         if differing(plain * plain.dtype.type(scale), values.tensor(by_hand)).any():
             return None
-        where = "here" if by_hand is b else "in the reference"
+        where = "in the candidate" if by_hand is b else "in the reference"
         return Observed(same=True, what=f"the same, but {where} already multiplied by {scale:.4g}")
 
     def _calls(self) -> list[tuple[AttentionCall, AttentionCall]]:

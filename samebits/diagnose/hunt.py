@@ -130,7 +130,7 @@ class _Hunt:
             refs = (item.reference, item.candidate)
             rows = [first_row(ref, self._pair.values, 0) for ref in refs]
             if all(rows) and len(item.reference.shape) == len(item.candidate.shape) == 1:
-                phrases.append(f"{rows[0]} in the reference, {rows[1]} here")
+                phrases.append(f"{rows[0]} in the reference, {rows[1]} in the candidate")
         buffers = self._pair.candidate.signals.buffers or {}
         name = item.subject.counterpart or item.subject.tensor
         if not item.subject.prompt and name in buffers and buffers[name].unwritten:

@@ -43,9 +43,9 @@ def raised_notes(reference: Capture, candidate: Capture) -> Iterator[str]:
     both = [check for check in checks(reference, candidate) if not check.differs]
     if any(check.is_same for check in both):
         names = some(check.name for check in both if check.is_same)
-        yield f"not observed, as it raises the same here and in the reference: {names}"
+        yield f"not observed, as it raises the same in the candidate and in the reference: {names}"
     for check in (check for check in both if not check.is_same):
-        yield f"{check.name} raises here and in the reference: {check.reference} → {check.candidate}"
+        yield f"{check.name} raises in the candidate and in the reference: {check.reference} → {check.candidate}"
 
 
 def _origin_notes(capture: Capture) -> Iterator[str]:

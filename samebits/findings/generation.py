@@ -103,7 +103,7 @@ def _logits_to_keep(case: Case) -> Iterator[Sighting]:
             for idiom in case.idioms("logits_to_keep keyword"):
                 shapes = (
                     f"logits of prompt {item.name}: {list(reference.shape)} in the reference, "
-                    f"{list(candidate.shape)} here"
+                    f"{list(candidate.shape)} in the candidate"
                 )
                 yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", shapes))
 

@@ -280,7 +280,7 @@ def _changed_dtype(case: Case) -> Iterator[Sighting]:
         expected = reference.get(name)
         if expected is None or case.reference is None or facts.ref.dtype == expected.ref.dtype:
             continue
-        line = f"{facts.ref.dtype} here, {expected.ref.dtype} in {case.reference.cell.stack}"
+        line = f"{facts.ref.dtype} in the candidate, {expected.ref.dtype} in {case.reference.cell.stack}"
         yield Sighting(name, (line,))
 
 

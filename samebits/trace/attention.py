@@ -124,7 +124,7 @@ def mask_difference(
     lines = [difference]
     maker_words: str | None = None
     for name, (view, attention), first_ops in zip(
-        ("in the reference", "here"), views, makers, strict=True
+        ("in the reference", "in the candidate"), views, makers, strict=True
     ):
         mask = _mask_of(view.graph, attention)
         maker_words = None if mask is None else maker(view.graph, mask)

@@ -186,9 +186,7 @@ def _weight_change(
         return None
     if reference_name == candidate_name:
         return f"it is {reference_name} on both sides, with different numbers"
-    return (
-        f"it is {reference_name} in the reference and {candidate_name} here, with different numbers"
-    )
+    return f"it is {reference_name} in the reference and {candidate_name} in the candidate, with different numbers"
 
 
 def _same_shape(pair: Divergence, reference: tuple[int, int], candidate: tuple[int, int]) -> bool:
@@ -222,7 +220,7 @@ def _key_change(
         return None
     if reference_rows != candidate_rows:
         removed, added = len(reference_rows - candidate_rows), len(candidate_rows - reference_rows)
-        counts = f"visible rows of keys: {removed:,} only in the reference, {added:,} only here"
+        counts = f"visible rows of keys: {removed:,} only in the reference, {added:,} only in the candidate"
         return "keys", [counts, *_first_makers(pair, keys)]
     names = [g.described([v])[0] for g, v in zip((reference, candidate), keys, strict=True)]
     if names[0] == names[1]:
@@ -234,7 +232,10 @@ def _key_change(
 
 
 def _first_makers(pair: Divergence, values: list[int]) -> list[str]:
-    sides = ("in the reference", pair.reference, values[0]), ("here", pair.candidate, values[1])
+    sides = (
+        ("in the reference", pair.reference, values[0]),
+        ("in the candidate", pair.candidate, values[1]),
+    )
     return [
         f"what is computed for them only {name} starts at {place_of(view.graph, first)}"
         for name, view, value in sides
@@ -263,7 +264,8 @@ def _selection_change(pair: Divergence, reference_value: int, candidate_value: i
         return None
     makers = maker(reference, reference_choice[1]), maker(candidate, candidate_choice[1])
     choices = " and ".join(
-        f"{side} by {m}" for side, m in zip(("in the reference", "here"), makers, strict=True)
+        f"{side} by {m}"
+        for side, m in zip(("in the reference", "in the candidate"), makers, strict=True)
     )
     return f"rows of one table are selected {choices}"
 
@@ -274,7 +276,7 @@ def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> lis
         f"{name} it is from {maker_words}"
         for name, graph, value in (
             ("in the reference", pair.reference.graph, reference_value),
-            ("here", pair.candidate.graph, candidate_value),
+            ("in the candidate", pair.candidate.graph, candidate_value),
         )
         if (maker_words := maker(graph, value))
     ]
@@ -332,7 +334,7 @@ def _dtype_change(pair: Divergence, candidate_op: int, reference_op: int) -> str
     reference_words, candidate_words = (
         " and ".join(sorted(dtypes)) for dtypes in (reference_dtypes, candidate_dtypes)
     )
-    return f"computed in {reference_words} in the reference, in {candidate_words} here"
+    return f"computed in {reference_words} in the reference, in {candidate_words} in the candidate"
 
 
 def _side_name(is_candidate: bool) -> str:

@@ -54,7 +54,7 @@ def difference(
     places, all_places = int(differs.any(axis=1).sum()), differs[:, 0].size
     return (
         f"query {first[2]}{row} {sees[0]} key {first[3]} in the reference and {sees[1]} "
-        f"it here; "
+        f"it in the candidate; "
         f"{places:,} of {all_places:,} places differ"
     )
 

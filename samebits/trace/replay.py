@@ -69,7 +69,7 @@ def _input_makers(blamed: Blamed) -> list[str]:
     sides = (
         ("in the reference", blamed.reference.graph, blamed.counterpart),
         (
-            "here",
+            "in the candidate",
             blamed.candidate.graph,
             blamed.suspect,
         ),

@@ -66,7 +66,7 @@ def test_a_buffer_on_one_side_only_is_told_and_is_no_difference(memory):
 def test_buffers_of_which_none_pairs_are_not_identical(memory):
     found = judged(memory, "buffers", buffers(memory, a=H1), buffers(memory, b=H2))
     assert (found.outcome, found.excused) == ("not compared", True)
-    assert found.note == "1 only in the reference, 1 only here"
+    assert found.note == "1 only in the reference, 1 only in the candidate"
 
 
 def test_no_buffers_on_either_side(memory):
@@ -157,7 +157,7 @@ def test_another_scaling_is_a_difference(memory):
     two = freqs(memory, rotary_emb__inv_freq=frequencies(memory, H1, scaling=1.2))
     found = judged(memory, "inv_freq", one, two)
     assert found.outcome == "differs"
-    assert "attention_scaling 1.0 in the reference, 1.2 here" in found.items[0].note
+    assert "attention_scaling 1.0 in the reference, 1.2 in the candidate" in found.items[0].note
     moved = freqs(memory, model__rotary_emb__inv_freq=frequencies(memory, H1, scaling=1.2))
     assert judged(memory, "inv_freq", one, moved).outcome == "differs"
 

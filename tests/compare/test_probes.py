@@ -135,7 +135,9 @@ def test_an_exception_of_the_candidate_alone_fails_it_if_the_probe_counts(memory
     assert cell.headline == "failed in phase probe mine.pooling: ValueError: no"
     informed = judged(memory, reference, candidate, verdict=False)
     assert informed.verdict is Verdict.IDENTICAL
-    assert any("raised here: ValueError: no (mine.py:3)" in note for note in informed.notes)
+    assert any(
+        "raised in the candidate: ValueError: no (mine.py:3)" in note for note in informed.notes
+    )
 
 
 def test_an_exception_of_both_sides_or_of_the_reference_is_no_accusation(memory):
@@ -167,7 +169,7 @@ def test_a_file_that_did_not_run_on_one_side_is_not_identical(memory):
     without = tuple(sound(memory, "5.x", run=run) for run in "ab")
     cell = result(cell_id("5.x"), without, runs, memory)
     assert cell.verdict is Verdict.FAILED
-    assert "mine could not be compared: not observed here" in cell.headline
+    assert "mine could not be compared: not observed in the candidate" in cell.headline
 
 
 def test_one_left_out_for_its_cost_is_said_to_be(memory):
@@ -178,4 +180,4 @@ def test_one_left_out_for_its_cost_is_said_to_be(memory):
     sides = probed(memory, value, verdict=False), probed(memory, left_out, "5.x", verdict=False)
     (signal,) = informing(*sides, memory)
     assert signal.outcome == "not compared"
-    assert "not run here: the budget is used" in signal.note
+    assert "not run in the candidate: the budget is used" in signal.note

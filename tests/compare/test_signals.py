@@ -588,7 +588,7 @@ def test_another_vocabulary_is_another_shape(memory, ids):
     other = stepped(memory, step_logits(*ids, vocabulary=20), *ids)
     found = by_signal(memory, sound(memory), sound(memory, greedy=other))["decode"]
     assert found.outcome == "differs"
-    assert found.items[0].note == "shape [3, 16] in the reference, [3, 20] here"
+    assert found.items[0].note == "shape [3, 16] in the reference, [3, 20] in the candidate"
 
 
 @pytest.mark.parametrize("ids", [(3, 1, 4), (3, 9, 4)], ids=["same-tokens", "other-tokens"])
@@ -596,7 +596,7 @@ def test_steps_in_another_dtype_differ(memory, ids):
     other = stepped(memory, step_logits(3, 1, 4).astype(np.float64), *ids)
     found = by_signal(memory, sound(memory), sound(memory, greedy=other))["decode"]
     assert found.outcome == "differs"
-    assert "dtype float32 in the reference, float64 here" in found.items[0].note
+    assert "dtype float32 in the reference, float64 in the candidate" in found.items[0].note
     assert found.items[0].metrics.n_differ == 0
 
 

@@ -47,7 +47,10 @@ def test_a_cell_that_never_tried_has_no_such_signal(memory):
 
 
 def test_what_only_one_side_leaves_is_a_difference_in_either_direction(memory):
-    for sides, where in (((CLEAN, LEFT), "here it leaves"), ((LEFT, CLEAN), "in the reference it")):
+    for sides, where in (
+        ((CLEAN, LEFT), "in the candidate it leaves"),
+        ((LEFT, CLEAN), "in the reference it"),
+    ):
         signal = compared(memory, *sides)
         assert signal.outcome == "differs"
         (item,) = signal.items

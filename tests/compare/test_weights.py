@@ -108,7 +108,7 @@ def test_another_dtype(memory):
     half = separate(memory) | {"q": weight(memory, Q.astype(np.float16), "q")}
     found = judged(memory, separate(memory), half)
     assert (found.outcome, found.n_differ) == ("differs", 1)
-    assert found.items[0].note == "dtype float32 in the reference, float16 here"
+    assert found.items[0].note == "dtype float32 in the reference, float16 in the candidate"
     fused = np.concatenate([Q, K]).astype(np.float16)
     other = {
         "qk": weight(memory, fused, "q", "k", layout="concat dim 0"),
@@ -194,7 +194,7 @@ def test_one_tensor_reinitialised_is_one_difference(memory):
     lost = separate(memory) | {"q": weight(memory, Q + 1, origin="reinitialised")}
     found = judged(memory, separate(memory), lost)
     assert (found.n_differ, found.items[0].name) == (1, "q")
-    assert "loaded in the reference, reinitialised here" in found.items[0].note
+    assert "loaded in the reference, reinitialised in the candidate" in found.items[0].note
 
 
 def test_a_fused_tensor_reinitialised_is_a_difference(memory):

@@ -146,7 +146,7 @@ def test_lost_frequencies_read_like_the_hunt_by_hand(memory):
         "logits": "follows",
         "decoding through the cache": "ruled out",
     }
-    assert "0, 0 here" in found["inv_freq"].what
+    assert "0, 0 in the candidate" in found["inv_freq"].what
     assert "never written in this cell" in found["inv_freq"].what
     assert "the same at position 0, different bytes from position 1 on" in (
         found["rope's cos and sin"].what
@@ -407,7 +407,7 @@ def test_outputs_that_alone_differ_are_ruled_in_and_the_layers_out(memory):
     run = with_outputs(memory, ran(memory, "5.x"), pooler=values(1, 6, seed=9))
     hunt = hunted(reference, run, memory)
     assert hunt["other outputs"].status == "ruled in"
-    assert "[1, 4] in the reference, [1, 6] here" in hunt["other outputs"].what
+    assert "[1, 4] in the reference, [1, 6] in the candidate" in hunt["other outputs"].what
     assert (hunt["layers"].status, hunt["logits"].status) == ("ruled out", "ruled out")
 
 

@@ -322,7 +322,10 @@ def test_a_prompt_that_one_side_refuses_is_noted(memory):
     runs = tuple(run.model_copy(update={"skips": (skip,)}) for run in both(memory))
     _, found = row(memory, s4_48=both(memory, "4.48", **more), s5_0=runs)
     assert found.verdict == "identical"
-    assert "logits long: not compared: not observed here: refused: pixel_values" in found.notes
+    assert (
+        "logits long: not compared: not observed in the candidate: refused: pixel_values"
+        in found.notes
+    )
 
 
 # the third look and the second

@@ -470,7 +470,7 @@ def test_tokens_are_the_figure_if_logits_agree(memory):
     assert (split.prompt, split.step) == ("short", 2)
     assert (split.reference[0], split.candidate[0]) == ((4, 1.75), (5, 1.75))
     assert cell_result.headline == (
-        "greedy: prompt short: step 2: token 4 in the reference, token 5 here"
+        "greedy: prompt short: step 2: token 4 in the reference, token 5 in the candidate"
     )
 
 
@@ -488,7 +488,7 @@ def test_a_split_at_the_end_has_one_side(memory):
     assert cell_result.splits[0].reference == ((4, 1.75), (5, 0.75))
     assert (
         cell_result.headline
-        == "greedy: prompt short: step 2: token 4 in the reference, the end here"
+        == "greedy: prompt short: step 2: token 4 in the reference, the end in the candidate"
     )
     assert cell_result.notes == ("decode short: identical up to step 2, where the tokens differ",)
 
@@ -561,7 +561,7 @@ def test_another_dtype_alone_is_said(memory):
     wider = memory.tensor(one["short"].logits).astype(np.float64)
     cell_result = between(memory, one, logits_of(memory, wider))
     assert cell_result.headline == (
-        "logits: prompt short: all values are equal; dtype float32 in the reference, float64 here"
+        "logits: prompt short: all values are equal; dtype float32 in the reference, float64 in the candidate"
     )
 
 
@@ -1000,8 +1000,12 @@ OTHER = "ValueError: no such quantizer"
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        (FLOAT8, FLOAT8, "not observed, as it raises the same here and in the reference: {}"),
-        (FLOAT8, OTHER, f"{{}} raises here and in the reference: {FLOAT8} → {OTHER}"),
+        (
+            FLOAT8,
+            FLOAT8,
+            "not observed, as it raises the same in the candidate and in the reference: {}",
+        ),
+        (FLOAT8, OTHER, f"{{}} raises in the candidate and in the reference: {FLOAT8} → {OTHER}"),
         ("", "", ""),
         ("", FLOAT8, ""),
         (FLOAT8, "", ""),

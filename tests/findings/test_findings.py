@@ -2553,13 +2553,15 @@ def test_an_output_of_another_shape_holds_something_else():
     case = with_pooled(values(1, 6, seed=51))
     (finding,) = findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
     assert (finding.code, finding.where) == ("SB912", "pooler_output")
-    assert "[1, 4] in the reference, [1, 6] here" in finding.evidence[0]
+    assert "[1, 4] in the reference, [1, 6] in the candidate" in finding.evidence[0]
 
 
 def test_an_output_of_as_many_elements_in_another_shape_holds_nothing_else():
     case = with_pooled(POOLED.reshape(4, 1))
     (item,) = next(signal for signal in case.signals if signal.signal == "outputs").items
-    assert item.note == "shape [1, 4] in the reference, [4, 1] here, with the same bytes"
+    assert (
+        item.note == "shape [1, 4] in the reference, [4, 1] in the candidate, with the same bytes"
+    )
     assert not findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
 
 

@@ -110,7 +110,7 @@ def test_a_mask_that_is_off_by_one(causes, name):
     assert cause.kind == "mask", cause
     assert any("in seen (planted_attention.py" in line for line in cause.evidence)
     sees = (
-        "does not see key 1 in the reference and sees it here"
+        "does not see key 1 in the reference and sees it in the candidate"
         if name == "mask"
         else "query 3 sees key 0"
     )

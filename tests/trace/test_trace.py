@@ -156,7 +156,7 @@ def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
     cause = blamed(reference, attention("new", "float mask", "M", "A", shifted))
     assert cause.kind == "mask"
     assert cause.evidence[0] == (
-        "query 0 does not see key 1 in the reference and sees it here; 2 of 9 places differ"
+        "query 0 does not see key 1 in the reference and sees it in the candidate; 2 of 9 places differ"
     )
     assert "le.Tensor in X.forward (x.py:5)" in cause.headline
     cause = blamed(reference, attention("new", "float mask", "M", "A", CAUSAL))
@@ -191,7 +191,10 @@ def test_a_cache_that_holds_other_keys_is_named_by_its_keys():
     reference = keys_of("old", "k", "a", sees(1, 1, 0), 5, 6, 9, shape=(3, 4))
     cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1, 0), 5, 7, 9, shape=(3, 4)))
     assert cause.kind == "keys"
-    assert cause.evidence[0] == "visible rows of keys: 1 only in the reference, 1 only here"
+    assert (
+        cause.evidence[0]
+        == "visible rows of keys: 1 only in the reference, 1 only in the candidate"
+    )
     assert "starts at cat.default" in cause.evidence[1]
     assert "is given different keys than" in cause.headline
 
@@ -240,7 +243,7 @@ def tabled(stack, table, out):
 def test_a_table_that_follows_from_positions_is_no_position():
     cause = blamed(tabled("old", "cos", "a"), tabled("new", "sin", "A"))
     assert (cause.kind, cause.candidate.op) == ("wiring", "mul.Tensor")
-    assert "here it is from sin.default" in " ".join(cause.evidence)
+    assert "in the candidate it is from sin.default" in " ".join(cause.evidence)
 
 
 def test_what_made_the_input_that_differs_is_looked_at_and_the_operation_is_not_blamed(tmp_path):
@@ -325,7 +328,7 @@ def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape(
     cause = blamed(reference, candidate)
     assert cause.kind == "positions"
     assert "in the reference by cumsum.default" in cause.evidence[1]
-    assert "here by arange.default" in cause.evidence[1]
+    assert "in the candidate by arange.default" in cause.evidence[1]
     candidate = positioned("new", "counted", "A", rows(1, 1), "arange.default")
     reference = positioned("old", "everywhere", "a", rows(1, 1, 1, 1), "cumsum.default")
     assert blamed(reference, candidate).kind != "positions"  # the same rows, as often as it takes
@@ -438,7 +441,7 @@ def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
             np.ones((3, 3)),
             CAUSAL,
             None,
-            "query 0 sees key 1 in the reference and does not see it here",
+            "query 0 sees key 1 in the reference and does not see it in the candidate",
         ),
         (np.ones((3, 3)), CAUSAL, ((2, 3),), ""),
         (np.ones((3, 3)), CAUSAL, ((1, 3),), "query 1 sees key 2"),

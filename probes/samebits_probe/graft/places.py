@@ -104,7 +104,7 @@ class Places:
         chosen = values[index]
         if chosen.keys() != parts.keys():
             raise Unfit(
-                f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
+                f"{place} takes {', '.join(parts)} in the candidate and {', '.join(chosen)} in the reference"
             )
         return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in chosen.items()}
 
@@ -203,9 +203,7 @@ def _overwrite_cache(
 ) -> None:
     for name, tensor in contents.items():
         if tensor.shape != substitutes[name].shape or tensor.dtype != substitutes[name].dtype:
-            sides = (
-                f"{list(tensor.shape)} here and {list(substitutes[name].shape)} in the reference"
-            )
+            sides = f"{list(tensor.shape)} in the candidate and {list(substitutes[name].shape)} in the reference"
             raise Unfit(f"the cache's {name} is {sides}")
         tensor.copy_(substitutes[name])
 
@@ -280,7 +278,7 @@ def _with_layout(
 def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
     """Return a query packed or unpacked, or keys and values repeated or once for each group."""
     current = list(tensor.shape)
-    msg = f"{part} is {current} here and {shape} in the reference"
+    msg = f"{part} is {current} in the candidate and {shape} in the reference"
     if len(shape) != 4 or current[0] != shape[0] or current[3] != shape[3]:
         raise Unfit(msg)
     if part == "query":

@@ -124,7 +124,7 @@ class Suspects:
 
     def _add_config_fields(self) -> None:
         for field, (donor_value, patient_value) in self._question["config"].items():
-            what = f"{donor_value!r} in the reference, {patient_value!r} here"
+            what = f"{donor_value!r} in the reference, {patient_value!r} in the candidate"
             self._suspects.append(
                 Suspect("config", f"config.{field}", what, fields={field: donor_value})
             )
@@ -194,7 +194,7 @@ class Suspects:
             sides = [changed[names[0]], patients[names[0]]]
             texts = [repr(v["plain"]) if "plain" in v else "a tensor" for v in sides]
             what = (
-                f"{texts[0]} in the reference, {texts[1]} here"
+                f"{texts[0]} in the reference, {texts[1]} in the candidate"
                 if texts[0] != texts[1]
                 else texts[0]
             )
@@ -224,7 +224,7 @@ class Suspects:
                 and patient_choice != donor_choice
             ):
                 name = f"{key} implementation {donor_choice}"
-                what = f"{donor_choice} in the reference, {patient_choice} here"
+                what = f"{donor_choice} in the reference, {patient_choice} in the candidate"
                 self._suspects.append(
                     Suspect("implementation", name, what, options={option: donor_choice})
                 )
@@ -235,7 +235,7 @@ class Suspects:
         if not all(sides) or sides[0] == sides[1]:
             return
         donor_kinds, patient_kinds = (", ".join(side[0]["kinds"]) for side in sides)
-        what = f"{donor_kinds} in the reference, {patient_kinds} here"
+        what = f"{donor_kinds} in the reference, {patient_kinds} in the candidate"
         if donor_kinds == _PLAIN_CACHE:
             self._suspects.append(Suspect("cache", "kind of cache", what, plain_cache=True))
         else:
@@ -293,7 +293,7 @@ def _unpaired(donors: list[Fact], patients: list[Fact]) -> str:
         return f"only {'this side' if patients else 'the reference'} has it"
     constant = all(_same_parts(donors[0], passage) for passage in donors)
     if len(donors) != len(patients) and not constant:
-        return f"it is used {len(donors):,} times in the reference, {len(patients):,} times here"
+        return f"it is used {len(donors):,} times in the reference, {len(patients):,} times in the candidate"
     return ""
 
 

@@ -177,7 +177,7 @@ def _of_gradients(steps: Steps) -> Iterator[TrainingItem]:
             continue
         carriers = [side.carriers.get(name, 1) for side in steps.own]
         if carriers[0] != carriers[1]:
-            note = f"held by {carriers[0]} parameters in the reference and by {carriers[1]} here, each updated for itself"
+            note = f"held by {carriers[0]} parameters in the reference and by {carriers[1]} in the candidate, each updated for itself"
             yield item.model_copy(update=diverged(note))
         elif name in uncertain and refs[0] != refs[1]:
             note = "several tensors hold the same bytes: it is not known which of them this one is"

@@ -50,7 +50,7 @@ FIGURES = (
     "Each row has its own reference: the reference environment, or the oldest environment that ran the model.",
     "Every figure is relative to the row's reference cell: same checkpoint, same inputs.",
     "max abs and mean abs are over all elements that are finite on both sides, equal or not.",
-    "NaN and infinities are counted separately: `NaN: 0 → 3` is none in the reference, 3 here.",
+    "NaN and infinities are counted separately: `NaN: 0 → 3` is none in the reference, 3 in the candidate.",
     "max rel is relative to the reference's element, where that is not zero.",
     "max ULP is in units in the last place of the coarser of the two dtypes.",
     "Values of different sign can be billions of ULP apart: then only the size is given.",
