@@ -17,8 +17,8 @@ LINES = [
 ]
 
 
-def make(folder: str, config_class: Any, model_class: Any) -> None:
-    """Write a model of these classes with the tokenizer."""
+def tokenizer(folder: str) -> None:
+    """Write the tokenizer."""
     backend = tokenizers.Tokenizer(tokenizers.models.BPE())
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
         [
@@ -46,6 +46,11 @@ def make(folder: str, config_class: Any, model_class: Any) -> None:
         "model_max_length": 512,
     }
     Path(folder, "tokenizer_config.json").write_text(json.dumps(words), "utf-8")
+
+
+def make(folder: str, config_class: Any, model_class: Any) -> None:
+    """Write a model of these classes with the tokenizer."""
+    tokenizer(folder)
     config = config_class(
         vocab_size=320,
         hidden_size=32,

@@ -1,0 +1,31 @@
+"""AutoTokenizer knows a tokenizer for Nemotron."""
+
+import transformers
+from saved import edit
+from sizes import IDS, TEXT
+from tokens import NAMED, WORDS, tokenizer_of
+
+CASE = {
+    "symptom": "AutoTokenizer raises for a Nemotron whose files name no tokenizer class, such as its GGUF",
+    "area": "tokenizer",
+    "failure": "Unrecognized configuration class",
+    "says": (r"Unrecognized configuration class", r"NemotronConfig"),
+    "source": ("tokenization_auto.py", "NemotronConfig", "AutoTokenizer"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Nemotron with a tokenizer whose class is not named."""
+    tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
+    edit(folder, "tokenizer_config.json", drop=["tokenizer_class"])
+    config = transformers.NemotronConfig(**TEXT, head_dim=8, max_position_embeddings=64, **IDS)
+    transformers.NemotronForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the ids of a text, or the exception."""
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    except ValueError as error:
+        return f"ValueError: {error}"[:80]
+    return tokenizer("the cat sat")["input_ids"]
