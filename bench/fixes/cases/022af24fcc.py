@@ -3,6 +3,7 @@
 import qwen2_5_omni
 import tokenizers
 import transformers
+from saved import edit
 
 CASE = {
     "packages": ("torchvision",),
@@ -45,12 +46,15 @@ def make(folder: str) -> None:
         unk_token="<pad>",
         extra_special_tokens=MARKS,
     )
+    images = transformers.Qwen2VLImageProcessor()
     transformers.Qwen2_5OmniProcessor(
-        image_processor=transformers.Qwen2VLImageProcessor(),
+        image_processor=images,
         video_processor=transformers.Qwen2VLVideoProcessor(),
         feature_extractor=transformers.WhisperFeatureExtractor(feature_size=16),
         tokenizer=tokenizer,
     ).save_pretrained(folder)
+    # as on the hub: one file for images and sounds
+    edit(folder, "preprocessor_config.json", **images.to_dict())
 
 
 def observe(folder: str) -> object:

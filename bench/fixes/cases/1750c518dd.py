@@ -4,6 +4,7 @@ import torch
 import transformers
 
 CASE = {
+    "packages": ("scipy",),
     "symptom": "Mask2Former matches masks in training with a weight of 1 for their classes, whatever class_weight says",
     "signals": ("loss", "train", "train_loss", "gradients"),
     "says": (r"Mask2FormerLoss", r"Mask2FormerHungarianMatcher", r"cost_class", r"\bloss\b"),

@@ -33,8 +33,9 @@ def observe(folder: str) -> object:
     ids = torch.arange(3, 9)[None]
     with torch.no_grad():
         cache = model(ids, decoder_input_ids=ids).past_key_values
+    tensors = cache if isinstance(cache, tuple) else cache.to_legacy_cache()
     try:
-        again = transformers.EncoderDecoderCache(cache.to_legacy_cache())
+        again = transformers.EncoderDecoderCache(tensors)
     except TypeError as error:
         return f"TypeError: {error}"[:120]
     return again.get_seq_length()

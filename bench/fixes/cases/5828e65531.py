@@ -32,9 +32,9 @@ def observe(folder: str) -> object:
             ids,
             attention_mask=mask,
             do_sample=False,
-            max_new_tokens=2,
+            max_new_tokens=1,
             prefill_chunk_size=chunk,
-            cache_implementation="static",
+            past_key_values=transformers.DynamicCache(),
             output_logits=True,
             return_dict_in_generate=True,
         )
