@@ -6,10 +6,10 @@ from sizes import IDS, TEXT
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
-    "symptom": "AutoTokenizer raises for a Nemotron whose files name no tokenizer class, such as its GGUF",
+    "symptom": "AutoTokenizer raises KeyError for a Nemotron whose files name no tokenizer class, such as its GGUF",
     "area": "tokenizer",
-    "failure": "Unrecognized configuration class",
-    "says": (r"Unrecognized configuration class", r"NemotronConfig"),
+    "failure": "NemotronConfig",
+    "says": (r"KeyError.*NemotronConfig",),
     "source": ("tokenization_auto.py", "NemotronConfig", "AutoTokenizer"),
 }
 
@@ -26,6 +26,6 @@ def observe(folder: str) -> object:
     """Return the ids of a text, or the exception."""
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    except ValueError as error:
-        return f"ValueError: {error}"[:80]
+    except KeyError as error:
+        return f"KeyError: {error}"[:80]
     return tokenizer("the cat sat")["input_ids"]
