@@ -5,7 +5,7 @@ import torch
 import transformers
 
 CASE = {
-    "symptom": "SAM under sdpa returns attention maps of five or four axes that eager gives as three: their form is the kernel's",
+    "symptom": "attention maps of a SAM under sdpa have four axes where eager gives three",
     "signals": ("attentions", "vision_attentions"),
     "says": (r"attentions", r"output_attentions"),
     "source": ("SamVisionSdpaAttention", "SamVisionAttention", "modeling_sam.py"),
