@@ -45,16 +45,16 @@ Each draw is run once before anything is built on its misses, and estimates what
 the misses of draw 1 (8 of 16 found when it was opened), later on those of draw 2 (10 of 15 when it was opened) and
 of draw 3 (8 of 19 when it was opened) and of the first 16 cases of draw 4 (6 of 16 when they were opened). The rest of
 draw 4 and draw 5 were opened later, draw 5 in five parts. Their figures are those of that run, and checks were built on
-their misses since. Draw 6 was opened last, in three parts. One text is built on the first part; on the misses of the second
+their misses since. Draw 6 was opened in three parts. One text is built on the first part; on the misses of the second
 one are built: a processor that the older release cannot load, an assistant of another tokenizer, texts with shifts, a
 batch decoded with the switches of its class, and the first tokens of a decoder behind pads. On two misses of its rest are
 built the names by which users reach into a model, and how much of a text a cache keeps for cross attention. Three of its fixes
-(4db1cacb74, 1975be4d97, 87be559508) were cases of the list above before. Draw 7 is of a clone that ends on 2026-04-13, and was
-opened before the last. On its misses are built the fields of a part that a config answers itself, an image of the processor's own size
+(4db1cacb74, 1975be4d97, 87be559508) were cases of the list above before. Draw 7 is of a clone that ends on 2026-04-13.
+On its misses are built the fields of a part that a config answers itself, an image of the processor's own size
 in the counts of patches, and words with boxes, paths or entities for tokenizers that take them. Draw 8 is of the fixes of
 the same clone that no earlier draw had decided, and was opened after it; 8757098be4 was a case of the list above before. On
 its misses are built parts that the caller gives to from_pretrained of a processor, and two videos of different speeds in one
-text. The figures of cases whose misses were built on
+text. Draw 9 is of a clone that ends on 2026-08-19, and was opened last. The figures of cases whose misses were built on
 earlier show what is kept. Where fewer cases ran than are proven, the run of the draw ended with its time: they are the first ones of the drawn order, none in
 between is left out, and nothing is built on the rest.
 
