@@ -100,6 +100,15 @@ def test_a_changed_config_field_is_told_with_both_values():
     assert result["ignored"] == ["rope_parameters.rope_theta"]
 
 
+def test_a_dtype_that_save_pretrained_writes_down_is_no_loss():
+    """4.48 keeps the dtype of config.json through a load in float32, and saves the dtype of the tensors."""
+    before = observed(config={"dtype": "bfloat16", "text.dtype": "bfloat16"})
+    copy = observed(config={"dtype": "float32", "text.dtype": "float32"})
+    assert cross(copy, first=before)["outcome"] == "same bits"
+    other = observed(config={"dtype": "float16", "text.dtype": "float32"})
+    assert cross(other, first=before)["config"] == ['dtype: "bfloat16" → "float16"']
+
+
 def test_of_a_list_the_items_that_changed_are_told():
     changes = compared_config.changed_fields(
         {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},

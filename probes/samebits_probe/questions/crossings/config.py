@@ -52,6 +52,22 @@ def null_fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from null_fields(value, f"{name}.")
 
 
+def written_down(
+    original: Mapping[str, Any], saved: Mapping[str, Any], dtype: str
+) -> dict[str, Any]:
+    """Return the original's values, with the dtype of its load where the saved config has that one.
+
+    save_pretrained writes the dtype of the tensors, while a load of 4.48 in another dtype leaves the config's own
+    (``from_pretrained`` in modeling_utils.py).
+    """
+    asked = {
+        name: dtype
+        for name in original
+        if name.rpartition(".")[2] == "dtype" and saved.get(name) == dtype
+    }
+    return {**original, **asked}
+
+
 def changed_fields(original: Mapping[str, Any], saved: Observed) -> list[str]:
     """Return ``field: value from the original \u2192 value from the saved``."""
     return [

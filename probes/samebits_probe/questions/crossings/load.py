@@ -33,6 +33,7 @@ from samebits_probe.questions.crossings.config import (
     config_fields,
     ignored_fields,
     null_fields,
+    written_down,
 )
 from samebits_wire.crossings import LoadJob
 
@@ -188,11 +189,12 @@ def crossing(original: Original, folder: str) -> dict[str, Any]:
     except PhaseFailed as failed:
         return {"outcome": "load failed", "failure": failed.failure}
     reference = original.first
+    before = written_down(reference.config, saved.config, original.source.dtype)
     facts: dict[str, Any] = {
         **_compared_tensors(original, saved),
         "bare": sorted(reference.bare & saved.bare),
         "config": [
-            *changed_fields(reference.config, saved),
+            *changed_fields(before, saved),
             *added_fields(reference, saved.config),
         ],
         "ignored": sorted(ignored_fields(saved.config, reference)),
