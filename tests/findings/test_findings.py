@@ -2294,6 +2294,14 @@ def test_times_of_tokens_are_compared_where_nothing_else_differs(outcome, times,
     assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
 
 
+@pytest.mark.parametrize(("signal", "expected"), [("inputs", []), ("logits", ["SB946"])])
+def test_the_lengths_of_another_prompt_are_no_other_method(signal, expected):
+    methods = [{FIELDS: {"gave": f"sequences [1, {n}]"}} for n in (22, 25)]
+    sides = used("4.48", methods=methods[0]), used(methods=methods[1])
+    signals = (SignalComparison(signal=signal, outcome="differs", n_items=1, n_differ=1),)
+    assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
+
+
 WAY = {"tokens": [[9, 1]], "scores": ["a"]}
 GENERATED = {
     "prompt": "p",

@@ -327,6 +327,8 @@ def _other_method(case: Case) -> Iterator[Sighting]:
             continue  # that is of the release, not of the model
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
+        if "generate()" in call and case.first() == "inputs":
+            continue  # steps and lengths of another prompt
         if all(gave) and gave[0] != gave[1]:
             follows = frozenset({"SB890"} if call == FIELDS else ())
             yield Sighting(call, side_lines(case, *gave), follows=follows)

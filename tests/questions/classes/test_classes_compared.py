@@ -122,6 +122,8 @@ def test_a_base_model_that_one_side_does_not_read_with_its_head_is_accused(befor
         (head(loss=0.8, base=(0.5001, -2.0)), False),
         (head(loss=0.8, base=(1.5, -2.0)), False),
         (head(loss=0.8) | {"base_numbers": {}, "numbers": {}, "dtype": None}, False),
+        # the prompt has another length, as a tokenizer splits it otherwise
+        (head(loss=0.8) | {"base_numbers": {"last_hidden_state(1, 3)": (0.5, -2.0)}}, False),
         # the head is filled in another order
         (head(loss=0.8, fresh=("classifier.weight",)), False),
         (head(loss=0.8, n_fresh=9), False),
