@@ -1035,7 +1035,11 @@ def test_texts_without_images_are_asked_for_and_a_processor_that_refuses_them_is
     clean, planted = Reader(), Reader()
     planted.needs = True
     cases = calls.of("processor", clean, talks=True)
-    alone = ("a text alone", "two texts of different lengths alone")
+    alone = (
+        "a text alone",
+        "two texts of different lengths alone",
+        "a text that names an image, alone",
+    )
     for name in (*alone, "a conversation of text alone, in one call"):
         call = cases[name]
         assert call.called(clean, call.made()).keys() == {"input_ids", "pixel_values"}

@@ -13,6 +13,7 @@ torch.set_num_threads(1)
 LENGTH = "len(past_key_values) of generate()"
 SEEN = "get_seq_length() of the cache of generate()"
 FIELDS = "fields of what generate() returns"
+FORM = "keys and values in the cache of generate()"
 
 
 def asked(made, prompts, head="causal-lm"):
@@ -68,3 +69,37 @@ def test_a_cache_without_a_length_and_one_that_grows_by_its_encoder_are_seen():
     with mock.patch.object(hears, "generate", return_value=grown):
         gave = asked(hears, sound, "seq2seq-lm")
     assert gave == {LENGTH: "2, 100 keys of the encoder"}
+
+
+def form(made, cache):
+    """Return the shapes of a cache's first keys and values; None of one that has none of each head."""
+    call = dict(returned.calls(Subject(made, "causal-lm", Path())))[FORM]
+    with mock.patch.object(made, "generate", return_value={"past_key_values": cache}):
+        return methods.asked(call).get("gave")
+
+
+def test_a_cache_of_latents_has_another_form_and_one_of_more_tokens_has_not():
+    made = tiny.model()
+    heads = (torch.ones(1, 4, 3, 16), torch.ones(1, 4, 3, 8))
+    latents = (torch.ones(1, 1, 3, 16), torch.ones(1, 1, 3, 8))
+    longer = (torch.ones(1, 4, 9, 16), torch.ones(1, 4, 9, 8))
+    of_heads = "[1, 4, …, 16] and [1, 4, …, 8]"
+    assert [form(made, (layer,)) for layer in (heads, longer)] == [of_heads] * 2
+    assert form(made, (latents,)) == "[1, 1, …, 16] and [1, 1, …, 8]"
+    with_layers = mock.Mock(spec=["layers"], layers=[mock.Mock(keys=heads[0], values=heads[1])])
+    lists = mock.Mock(spec=["key_cache", "value_cache"], key_cache=[[], heads[0]])
+    lists.value_cache = [[], heads[1]]
+    assert [form(made, cache) for cache in (with_layers, lists)] == [of_heads] * 2
+    encoded = mock.Mock(spec=["self_attention_cache"], self_attention_cache=lists)
+    assert form(made, encoded) == of_heads
+    assert form(made, (torch.ones(1, 3, 8),)) is None
+    assert form(made, mock.Mock(spec=["layers"], layers=[mock.Mock(spec=["states"])])) is None
+
+
+def test_the_cache_of_a_model_has_its_heads():
+    made = tiny.model()
+    config = made.config
+    size = config.hidden_size // config.num_attention_heads
+    call = dict(returned.calls(Subject(made, "causal-lm", Path())))[FORM]
+    of_each = f"[1, {config.num_key_value_heads}, …, {size}]"
+    assert call() == f"{of_each} and {of_each}"

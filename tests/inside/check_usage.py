@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import copy
 import functools
 import importlib
 import itertools
@@ -706,6 +707,20 @@ def test_a_streamer_that_gets_no_end_is_seen():
         assert gave(tiny.model())[STREAMED].startswith("those of the text: False")
 
 
+def demanding(made):
+    """Return the model with a generate() that makes no cache for a prompt in chunks, as 5.0 has it."""
+    other = copy.copy(made)
+
+    @functools.wraps(made.generate)
+    def generate(ids, **named):
+        if named.get("prefill_chunk_size") and "past_key_values" not in named:
+            raise ValueError("Cannot use prefill chunking without a cache")
+        return made.generate(ids, **named)
+
+    other.generate = generate
+    return other
+
+
 def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():
     """Decoders of 4.52 to 4.57 have it so."""
     made = tiny.model()
@@ -718,7 +733,9 @@ def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():
         return forward(input_ids=input_ids, attention_mask=attention_mask, **named)
 
     assert gave(made)[CHUNKED] == (WHOLE_PROMPT if HAS_CHUNKS else None)
+    assert gave(demanding(made))[CHUNKED] == (WHOLE_PROMPT if HAS_CHUNKS else None)
     made.forward = forgets
+    assert gave(demanding(made))[CHUNKED] == (OTHER_PROMPT if HAS_CHUNKS else None)
     assert gave(made)[CHUNKED] == (OTHER_PROMPT if HAS_CHUNKS else None)
 
 
@@ -743,6 +760,26 @@ def test_a_string_that_ends_a_text_too_late_is_seen():
         assert gave(tiny.model(vocab_size=400), tokenizer=tokenizer)[STOPPED] == STOPS.replace(
             "True", "False"
         )
+
+
+def test_a_token_that_is_no_word_does_not_end_a_text_or_raise():
+    """4.48 looks it up in a table of the words: StopStringCriteria, in generation/stopping_criteria.py."""
+    folder = Path(tempfile.mkdtemp())
+    tokenizers.write(folder, "byte-level")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    is_mended = not transformers.__version__.startswith("4.48.")
+    of_all = gave(tiny.model(vocab_size=400), tokenizer=tokenizer)
+    assert of_all[checked.STOPS_OF_NO_WORD] == ("3 tokens" if is_mended else None)
+    words = max(tokenizer.get_vocab().values()) + 1
+    of_words = gave(tiny.model(vocab_size=words), tokenizer=tokenizer)
+    assert of_words[checked.STOPS_OF_NO_WORD] is None
+
+    def looked_up(_self, input_ids, _scores, **_named):
+        return torch.zeros(words)[input_ids[:, -1]] > 0
+
+    with mock.patch.object(transformers.StopStringCriteria, "__call__", looked_up):
+        of_all = gave(tiny.model(vocab_size=400), tokenizer=tokenizer)
+    assert of_all[checked.STOPS_OF_NO_WORD] is None
 
 
 def test_a_start_token_that_is_hidden_from_the_decoder_is_seen():

@@ -217,6 +217,8 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
         calls["a text and a sound"] = Call(
             lambda: ([f"{token} what is it"], sound()), _read_text_and_sound
         )
+        if token:
+            calls["a text that names a sound, alone"] = Call(lambda: [f"a {token}"], _read_texts)
         calls[_SOUND_EACH] = Call(lambda: _of_two_sounds(processor), _read_padded_sounds)
     if not calls and getattr(processor, "tokenizer", None) is None:
         return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images(processor)
@@ -233,6 +235,8 @@ def _of_one_kind(processor: Any) -> dict[str, Call]:
     }
     if getattr(processor, "image_processor", None) is not None:
         calls["an image alone"] = Call(_one, look)
+        token = placeholder(processor, "image_token", _USUAL)
+        calls["a text that names an image, alone"] = Call(lambda: [f"a {token} cat"], _read_texts)
     return calls
 
 

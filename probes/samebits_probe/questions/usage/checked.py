@@ -44,6 +44,7 @@ _N_TOKENS, _MAX_WINDOW = 10, 64
 """Tokens of a prompt, and the window up to which it is longer than that."""
 _NEAR, _FAR = 1e-3, 1.0 / 64
 """Up to where scores are the same ones, and from where they are others. Sums in another order round far less."""
+STOPS_OF_NO_WORD = "generate(stop_strings=…) of tokens that are no words"
 _CHUNK, _N_PADS = "prefill_chunk_size", 3
 
 
@@ -68,6 +69,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         yield CHUNKED, partial(_chunked, subject)
         if subject.tokenizer is not None:
             yield "generate(stop_strings=…)", partial(_stopped, model, subject.tokenizer)
+            yield STOPS_OF_NO_WORD, partial(_of_no_word, model, subject.tokenizer)
 
 
 def _generated(model: Any, ids: torch.Tensor, **arguments: Any) -> Any:
@@ -185,13 +187,20 @@ def _chunked(subject: Subject) -> str:
     rows, mask = torch.cat([ids, ids.roll(1, dims=1)]), torch.ones(2, _N_TOKENS).long()
     rows[1, :_N_PADS], mask[1, :_N_PADS] = 0, 0
     try:
-        whole, chunked = (
-            _generated(subject.model, rows, attention_mask=mask, **_SCORED, **more)
-            for more in ({}, {_CHUNK: 2})
-        )
+        whole = _generated(subject.model, rows, attention_mask=mask, **_SCORED)
+        chunked = _in_chunks(subject.model, rows, attention_mask=mask, **_SCORED)
     except Exception as error:  # another question asks what refuses the argument
         raise NoMeaning(f"generate() raises {error_text(error)}") from error
     return WHOLE_PROMPT if _same_scores(chunked, whole) else OTHER_PROMPT
+
+
+def _in_chunks(model: Any, rows: torch.Tensor, **arguments: Any) -> Any:
+    """Generate behind a prompt in chunks, with a cache of the caller where the release makes none for it (5.0)."""
+    try:
+        return _generated(model, rows, **arguments, **{_CHUNK: 2})
+    except ValueError:
+        cache = transformers.DynamicCache()
+        return _generated(model, rows, **arguments, **{_CHUNK: 2}, past_key_values=cache)
 
 
 def _demand_float32(model: Any) -> None:
@@ -330,6 +339,21 @@ def _stopped(model: Any, tokenizer: Any) -> str:
         raise NoMeaning("its tokenizer makes other tokens than the model has")
     stops = (f"{stop!r}: {_stops_behind(model, tokenizer, written, stop)}" for stop in _STOPS)
     return f"stops behind {', '.join(stops)}"
+
+
+def _of_no_word(model: Any, tokenizer: Any) -> str:
+    """Return how many tokens a model writes that no word of its tokenizer has: rows fill a matrix up."""
+    last = text_config(model.config).vocab_size - 1
+    if last <= max(tokenizer.get_vocab().values()):
+        raise NoMeaning("its tokenizer has a word for the last id")
+    output = _generated(
+        model,
+        torch.tensor([[1, 2]]),
+        logits_processor=decode.forcing([[last]]),
+        stop_strings=[_STOPS[0]],
+        tokenizer=tokenizer,
+    )
+    return f"{output.shape[1] - 2} tokens"
 
 
 def _stops_behind(model: Any, tokenizer: Any, written: list[int], stop: str) -> bool:

@@ -18,6 +18,8 @@ _RETURNED: Facts = {"return_dict_in_generate": True}
 _ALL: Facts = _RETURNED | dict.fromkeys(
     ("output_scores", "output_logits", "output_hidden_states"), True
 )
+_AXES = 4
+"""Rows, heads, tokens, numbers of a head."""
 _CROSSED = 2
 """Place of the encoder's keys in a layer of a cache that is a tuple."""
 
@@ -27,6 +29,7 @@ def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     if subject.model.can_generate():
         yield "len(past_key_values) of generate()", partial(_returned, subject)
         yield "get_seq_length() of the cache of generate()", partial(_length, subject)
+        yield "keys and values in the cache of generate()", partial(_form, subject)
         yield FIELDS, partial(_fields, subject)
 
 
@@ -52,6 +55,28 @@ def _length(subject: Subject) -> str:
         return str(int(cache.get_seq_length()))
     except ValueError as error:  # a state has no length
         raise NoMeaning(error_text(error)) from error
+
+
+def _form(subject: Subject) -> str:
+    """Return the shapes of the first keys and values, but for their length: static and sliding caches differ in it."""
+    cache = _cache(subject)
+    pairs = _pairs(getattr(cache, "self_attention_cache", cache))
+    for pair in pairs:
+        if all(torch.is_tensor(each) and each.ndim == _AXES for each in pair):
+            shapes = ([*each.shape] for each in pair)
+            return " and ".join(f"[{b}, {heads}, …, {size}]" for b, heads, _, size in shapes)
+    raise NoMeaning("the cache has no keys and values of each head")
+
+
+def _pairs(cache: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield keys and values of each layer; releases up to 4.55 keep them as two lists, or as tuples."""
+    if isinstance(cache, tuple):
+        yield from (layer[:2] for layer in cache if isinstance(layer, tuple))
+    elif hasattr(cache, "layers"):
+        yield from ((getattr(e, "keys", None), getattr(e, "values", None)) for e in cache.layers)
+    else:
+        lists = (getattr(cache, name, ()) for name in ("key_cache", "value_cache"))
+        yield from zip(*lists, strict=False)
 
 
 def _fields(subject: Subject) -> str:
