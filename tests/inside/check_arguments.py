@@ -118,6 +118,31 @@ def test_a_field_with_nothing_in_it_is_no_field():
         assert of(Routes(empty))["output_router_logits"] == {"named": True, "effect": "none"}
 
 
+class Maps(Plain):
+    """An encoder within another model returns its maps, or nothing in their place."""
+
+    def __init__(self, maps):
+        super().__init__()
+        self.maps = maps
+
+    def forward(self, input_ids, output_attentions=False):
+        part = {"pooled": torch.ones(1)} | ({"attentions": self.maps} if output_attentions else {})
+        return {"logits": self.logits(input_ids), "text_output": part}
+
+
+class MapsForCausalLM(Maps):
+    main_input_name = "input_ids"
+
+
+def test_maps_that_an_inner_output_lost_are_seen():
+    clean = of(Maps((torch.ones(1),)))["output_attentions"]
+    assert (clean["effect"], clean["message"]) == ("more fields", "text_output.attentions")
+    assert of(Maps(()))["output_attentions"] == {"named": True, "effect": "none"}
+    assert "output_attentions" not in of(
+        MapsForCausalLM(())
+    )  # usage asks it, and with eager attention, too
+
+
 def test_arguments_of_bert():
     torch.manual_seed(0)
     config = transformers.BertConfig(**SIZES, num_hidden_layers=2, max_position_embeddings=32)
@@ -127,6 +152,8 @@ def test_arguments_of_bert():
     assert found["return_dict"] == "another form"
     assert found["output_hidden_states"] == "more fields"
     assert found["head_mask"] == ("other numbers" if MAJOR == 4 else "none")
+    # sdpa has no maps; up to 4.50 it gives way to eager
+    assert found["output_attentions"] == ("more fields" if MINOR == 48 else "none")
 
 
 def test_heads_of_the_decoder_are_hidden_also_where_a_config_names_them_as_t5_does():

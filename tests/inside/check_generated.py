@@ -1,4 +1,4 @@
-"""Generation beside an image or a sound: a step that differs from the forward is seen, a clean twin is not accused."""
+"""Generation beside an image, a video or a sound: a step that differs from the forward is seen, a clean twin is not accused."""
 
 import json
 
@@ -6,6 +6,7 @@ import tiny
 import torch
 import transformers
 from check_feed import LLAVA
+from check_multimodal import QWEN
 from samebits_probe.questions.relations import generated, relations
 
 torch.set_num_threads(1)
@@ -148,6 +149,60 @@ def test_a_step_that_reads_the_positions_of_the_first_row_is_seen_in_a_batch_alo
     assert relation["case"] == "text: row 1 of 2, 3 pads"
     assert not relation.get("note")
     assert relation["promoted"]["max_abs"] > 1e-3
+
+
+def qwen2_vl():
+    return tiny.made(transformers.Qwen2VLForConditionalGeneration, std=0.3, **QWEN)
+
+
+def clip():
+    """Return a row with a video of two pairs of frames, six tokens each, that text follows."""
+    ids = torch.tensor([[5, 92, *[91] * 12, 93, 6, 7, 8]])
+    pixels = torch.rand(48, 96, generator=torch.Generator().manual_seed(1))
+    fed = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    fed |= {"pixel_values_videos": pixels, "video_grid_thw": torch.tensor([[2, 4, 6]])}
+    return [("video", fed | {"mm_token_type_ids": 2 * (ids == 91).long()})]
+
+
+def beside_a_video(model):
+    return {relation["relation"]: relation for relation in asked(model, clip()).relations}
+
+
+def test_steps_behind_a_video_are_those_of_a_forward():
+    relations = beside_a_video(qwen2_vl())
+    for name in (generated.NAME, generated.LATER, generated.UNCACHED):
+        relation = relations[name]
+        assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-9, name
+
+
+def test_a_step_that_counts_each_token_of_a_video_as_one_position_is_seen():
+    """As without what Qwen2-VL keeps of a prompt: the tokens of a video share their positions."""
+    model = qwen2_vl()
+    prepare = model.prepare_inputs_for_generation
+
+    def counting(ids, **kwargs):
+        made = prepare(ids, **kwargs)
+        if (places := made.get("position_ids")) is not None and places.shape[-1] == 1:
+            made["position_ids"] = torch.full_like(places, ids.shape[1] - 1)
+        return made
+
+    model.prepare_inputs_for_generation = counting
+    assert beside_a_video(model)[generated.NAME]["promoted"]["max_abs"] > 1e-3
+
+
+def test_a_step_without_a_cache_that_forgets_the_video_is_seen():
+    model = qwen2_vl()
+    prepare, width = model.prepare_inputs_for_generation, clip()[0][1]["input_ids"].shape[1]
+
+    def forgetful(ids, **kwargs):
+        made = prepare(ids, **kwargs)
+        if ids.shape[1] > width:
+            made.pop("pixel_values_videos", None)
+            made.pop("mm_encoder_outputs", None)  # 5.24 has encoded them before
+        return made
+
+    model.prepare_inputs_for_generation = forgetful
+    assert beside_a_video(model)[generated.UNCACHED]["promoted"]["max_abs"] > 1e-3
 
 
 def turn():

@@ -1,4 +1,4 @@
-"""usage.beams.several: beams keep the image or the sound of their own row, and a mix of rows is seen."""
+"""usage.beams.several: beams keep the image, the video or the sound of their own row, and a mix of rows is seen."""
 
 import tempfile
 from pathlib import Path
@@ -82,6 +82,7 @@ def test_beams_keep_what_belongs_to_their_row():
     for kind in KINDS:
         answers = asked(kind)
         assert answers, kind
+        assert ("video-padded" in answers) == (kind == "qwen2_vl")
         for prompt, answer in answers.items():
             assert keeps_rows(answer) is kept(kind, prompt), (kind, prompt, answer)
 
@@ -91,6 +92,7 @@ def test_beams_with_the_image_of_another_row_are_seen():
         with mixing(kind):
             answers = asked(kind)
         assert answers
+        assert ("video-padded" in answers) == (kind == "qwen2_vl")
         for prompt, answer in answers.items():
             expected = False if kept(kind, prompt) is not None else None
             assert keeps_rows(answer) is expected, (kind, prompt, answer)

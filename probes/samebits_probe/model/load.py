@@ -26,7 +26,7 @@ import transformers
 
 from samebits_probe.model import forks, heap, meta, outputs, packages
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
-from samebits_probe.model.choice import DECODER, kinds_of, signature_of
+from samebits_probe.model.choice import DECODER, TOKENS, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
@@ -451,6 +451,14 @@ def is_encoder_decoder(model: Any) -> bool:
     """Return True if the config declares an encoder-decoder and forward takes decoder ids."""
     declared = bool(getattr(model.config, "is_encoder_decoder", False))
     return declared and signature_of(model.forward).takes(DECODER)
+
+
+def continues_text(model: Any) -> bool:
+    """Return True for a language model without an encoder, whose first argument is token ids."""
+    head = head_of(type(model).__name__, encoder_decoder=is_encoder_decoder(model))
+    takes_ids = getattr(model, "main_input_name", TOKENS) == TOKENS
+    has_encoder = getattr(model.config, "is_encoder_decoder", False)
+    return head == "causal-lm" and takes_ids and not has_encoder
 
 
 def _plain_data(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import choice, forks, outputs
+from samebits_probe.model import choice, forks, load, outputs
 from samebits_probe.model.choice import DECODER, MASK, PIXELS
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
@@ -63,7 +63,7 @@ def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
     if isinstance(tokens, torch.Tensor):
         yield "logits_to_keep", 1
         yield "num_logits_to_keep", 1
-    else:  # of token ids usage asks it
+    if not load.continues_text(model):  # of those usage asks it
         yield "output_attentions", True
 
 
@@ -210,8 +210,11 @@ def numbers_of(before: torch.Tensor, after: torch.Tensor) -> Facts:
 
 
 def _fields(output: Any) -> set[str]:
+    """Return the fields that hold anything, and those of the outputs of parts, as CLIP returns them."""
     items = output.items() if hasattr(output, "items") else ()
-    return {str(name) for name, value in items if _holds(value)}
+    fields = {str(name): value for name, value in items if _holds(value)}
+    of_parts = {f"{name}.{inner}" for name, part in fields.items() for inner in _fields(part)}
+    return {*fields, *of_parts}
 
 
 def _holds(value: Any) -> bool:
