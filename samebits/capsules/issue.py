@@ -71,13 +71,19 @@ def with_side(text: str, judged: Judged) -> str:
     """
     if not judged.wrong:
         return text
-    hits = [hit for code in judged.codes if (hit := finding_page(code).hit_if)]
+    hits = [fill("Hit if {}.", prose(hit)) for hit in map(_hit_if, judged.codes) if hit]
+    if judged.concerns:
+        hits.append(fill("It concerns {}.", prose(judged.concerns)))
     blocks = [
         heading(3, "Which side is wrong"),
         fill("{}.", prose(judged.why)),
-        bullets(fill("Hit if {}.", prose(hit)) for hit in hits),
+        bullets(hits),
     ]
     return f"{text}\n{page(blocks)}\n"
+
+
+def _hit_if(finding: str) -> str:
+    return finding_page(finding).hit_if
 
 
 def _title(file: CapsuleFile) -> Markdown:

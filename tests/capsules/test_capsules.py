@@ -720,6 +720,13 @@ def test_an_issue_names_the_wrong_side_and_who_is_hit():
     assert "### Which side is wrong" in text
     assert "5.24.0 is wrong: padding or batching changes results (SB705)." in text
     assert "- Hit if you run rows in a batch" in text
+    assert "It concerns" not in text
+
+
+def test_an_issue_of_a_known_fault_names_the_calls_that_it_concerns():
+    why = "5.24.0 is wrong: generate() passes a cache that XLM feeds on"
+    judged = Side("5.x", (), why, concerns="generate() with use_cache, the default")
+    assert "- It concerns generate() with use_cache, the default." in with_side("# t\n", judged)
 
 
 def test_an_issue_accuses_nobody_where_nothing_says_which_side_is_wrong():

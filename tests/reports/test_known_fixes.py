@@ -177,6 +177,7 @@ def test_the_answer_names_the_fault_and_the_release_that_mends_it():
     side = answer(report).side
     assert (side.wrong, side.by) == (OLD, FIX.name)
     assert side.why == f"{OLD} is wrong: {FIX.why} (mended in {FIX.before}, {FIX.name})"
+    assert side.concerns == FIX.when
     assert faults(report.rows[0], report) == {OLD: (FIX.name,)}
 
 

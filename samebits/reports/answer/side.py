@@ -54,6 +54,8 @@ class Side(NamedTuple):
     """One sentence, which names the side."""
     by: str = CHECK
     """What says so where no finding does."""
+    concerns: str = ""
+    """The configs and calls of a known fault; '' where a finding's page has them, or nothing does."""
 
 
 def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()) -> Side:
@@ -354,7 +356,7 @@ def _by_known_fix(cell: CellResult, report: Report) -> Side:
         for fix in blame.others
     ]
     why = ". ".join([f"{_wrong(wrong, report)}: {blame.fix.in_words}", *also])
-    return Side(wrong, (), why, blame.fix.name)
+    return Side(wrong, (), why, blame.fix.name, blame.fix.when)
 
 
 def _by_output(cell: CellResult, report: Report) -> Side:
