@@ -1,5 +1,8 @@
 """Variants of a tiny model's config: each runs, says what it changes, and leaves out what the class refuses."""
 
+import itertools
+from unittest import mock
+
 import torch
 import transformers
 from samebits_probe.jobs import auto, config_variants
@@ -51,9 +54,9 @@ def test_there_are_no_more_variants_than_pairs():
 class PickyConfig(transformers.PretrainedConfig):
     model_type = "made_up_picky"
 
-    def __init__(self, one=False, two=False, three=False, **kwargs):
+    def __init__(self, one=False, two=False, three=False, four=False, five=False, **kwargs):
         super().__init__(**kwargs)
-        self.one, self.two, self.three = one, two, three
+        self.one, self.two, self.three, self.four, self.five = one, two, three, four, five
 
 
 class Picky(transformers.PreTrainedModel):
@@ -99,3 +102,18 @@ def test_a_value_that_the_class_refuses_is_left_out_and_named():
     finally:
         config_variants._source = kept
     assert "three=True" in refused
+
+
+def test_a_refused_value_takes_no_other_pair_with_it():
+    values = [f"{name}=True" for name in ("one", "two", "four", "five")]
+    ran = []
+    source = "config.one config.two config.four config.five"
+    with mock.patch.object(config_variants, "_source", lambda _: source):
+        try:
+            for number in itertools.count(1):
+                ran.append(config_variants.variant(picky(), number, 1)[1]["values"])
+        except auto.NoneMade as reason:
+            assert "has no variant" in str(reason)
+    for a, b in itertools.permutations(values, 2):
+        assert any(a in row and b not in row for row in ran), (a, b)
+        assert any(a in row and b in row for row in ran) != ({a, b} == {*values[:2]}), (a, b)

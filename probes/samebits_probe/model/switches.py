@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -189,23 +189,35 @@ def _key_value_heads(part: Config) -> list[Value]:
     return [Value(f"num_key_value_heads={n}", {"num_key_value_heads": n}) for n in counts]
 
 
-def rows(listed: Sequence[Switch], count: int) -> list[Row]:
-    """Return at most ``count`` rows of values, each the one of some random ones that has most new pairs.
+class Cover:
+    """Rows of values, one after the other, until every pair of values is in one of them.
 
-    The config as it is has its pairs already. Rows end with the last pair. Equal switches give equal rows, and more
-    of them begin with the same ones.
+    Each is the one of some random rows that has most new pairs. The config as it is has its pairs already. Equal
+    switches and equal refusals give equal rows.
     """
-    sizes = [len(switch.values) for switch in listed]
-    missing = _all_pairs(sizes) - _pairs((0,) * len(sizes))
-    draw = random.Random(0)
-    made: list[Row] = []
-    while missing and len(made) < count:
-        wanted = sorted(missing)
-        tries = [_row(sizes, draw.choice(wanted), draw) for _ in range(_TRIES)]
-        best = max(tries, key=lambda row: (len(_pairs(row) & missing), -sum(map(bool, row))))
-        missing -= _pairs(best)
-        made.append(best)
-    return made
+
+    def __init__(self, listed: Sequence[Switch]) -> None:
+        self._sizes = [len(switch.values) for switch in listed]
+        self._missing = _all_pairs(self._sizes) - pairs((0,) * len(listed))
+        self._refused: set[Pair] = set()
+        self._draw = random.Random(0)
+
+    def row(self) -> Row | None:
+        """Return the next row; None behind the last pair."""
+        if not self._missing:
+            return None
+        wanted, draw = sorted(self._missing), self._draw
+        tries = [_row(self._sizes, draw.choice(wanted), draw) for _ in range(_TRIES)]
+        return max(tries, key=self._worth)
+
+    def _worth(self, row: Row) -> tuple[bool, int, int]:
+        new = pairs(row)
+        return not new & self._refused, len(new & self._missing), -sum(map(bool, row))
+
+    def add(self, row: Row, refused: Collection[Pair] = ()) -> None:
+        """Take the pairs of a row that a model was made of, and those that its class refuses, as done."""
+        self._refused.update(refused)
+        self._missing -= pairs(row) | self._refused
 
 
 def _row(sizes: Sequence[int], pair: Pair, draw: random.Random) -> Row:
@@ -215,7 +227,7 @@ def _row(sizes: Sequence[int], pair: Pair, draw: random.Random) -> Row:
     return tuple(row)
 
 
-def _pairs(row: Row) -> set[Pair]:
+def pairs(row: Row) -> set[Pair]:
     """Return the pairs of values of a row; of a single switch, its value with itself."""
     values = [*enumerate(row)]
     return {*combinations(values, 2)} if len(values) > 1 else {(each, each) for each in values}
