@@ -523,6 +523,29 @@ class AddsInPlace(transformers.LlamaForCausalLM):
         return output
 
 
+class AsMaps(transformers.LlamaForCausalLM):
+    """Lays the tokens of each entry out as a map, [rows, channels, 3, 3], as D-FINE does with those of its encoder."""
+
+    shift = 0.0
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        entries = output.hidden_states or ()
+        maps = (entry.transpose(1, 2).unflatten(2, (3, 3)) + self.shift for entry in entries)
+        output.hidden_states = (*maps,)
+        return output
+
+
+class AsOtherMaps(AsMaps):
+    shift = 1.0
+
+
+def test_an_entry_in_another_layout_is_that_of_its_layer():
+    clean = states(llama(AsMaps))
+    assert clean == {"hidden_states": ["embeddings", "layer 0", "layer 1", ""]}
+    assert states(llama(AsOtherMaps)) == {"hidden_states": [""] * 4}
+
+
 def test_entries_of_the_output_are_named_after_the_layers_that_they_hold():
     clean = states(llama())
     assert clean == {"hidden_states": ["embeddings", "layer 0", "layer 1", ""]}
