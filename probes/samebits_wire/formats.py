@@ -23,7 +23,7 @@ STEP_TRACE: Final = 1
 TRACE: Final = 4
 """Operations of one forward or decode."""
 
-TRAINER: Final = 9
+TRAINER: Final = 10
 """What transformers' Trainer does."""
 
 TRAINING: Final = 14

@@ -19,6 +19,7 @@ from raising import raised
 from samebits_probe.model import forks
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.best import best_at_end
 from samebits_probe.questions.trainer.evaluation import evaluated
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.learner import Learner
@@ -30,6 +31,8 @@ OLD = transformers.__version__[0] == "4"
 OLD_EVALUATION = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 57)
 """It passes no number of items."""
 SMOOTHS_BY_ITEMS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 15)
+LEAVES_THE_BEST = (4, 50) <= tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 4)
+"""It loads no checkpoint at the end with ``save_strategy="best"``."""
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
 torch.set_num_threads(1)
@@ -496,6 +499,34 @@ def test_an_evaluation_is_what_plain_torch_computes():
     n_rows, width = tried.bench.rows.kwargs["labels"].shape
     assert facts["predictions"] == [str([n_rows, width, tried.made.config.vocab_size])]
     assert facts["labels"] == [str([n_rows, width])]
+
+
+def ends():
+    tried = Tried()
+    before = {name: value.clone() for name, value in tried.made.state_dict().items()}
+    facts = best_at_end(tried.learner, tried.bench.rows, tried.where)
+    assert all(torch.equal(value, before[name]) for name, value in tried.made.state_dict().items())
+    return facts
+
+
+def test_a_training_ends_as_its_best_checkpoint_but_where_a_release_does_not_load_it():
+    clean = {"best": 2, "steps": [2]}
+    last = {"best": 2, "steps": [4]}
+    assert ends() == {"steps": clean, "best": last if LEAVES_THE_BEST else clean}
+
+
+def test_a_planted_training_that_loads_no_checkpoint_ends_as_its_last_step():
+    with mock.patch.object(trainer_module().Trainer, "_load_best_model"):
+        assert [end["steps"] for end in ends().values()] == [[4], [4]]
+
+
+def test_a_save_that_raises_is_a_fact_of_each_strategy():
+    def refusing(self, *args, **kwargs):
+        raise OSError("no room")
+
+    with mock.patch.object(trainer_module().Trainer, "_save_checkpoint", refusing):
+        facts = ends()
+    assert all("no room" in end["refused"] for end in facts.values())
 
 
 def test_an_evaluation_in_float64_is_of_float64():

@@ -144,3 +144,8 @@ def test_changed_code_that_a_question_runs_which_is_off_names_it(report):
             assert ("trainer.py", "Trainer.training_step") not in listed
             assert not [file for file, _ in listed if file.startswith("models/gpt2/")]
             assert any("usage" in entry.off for entry in step.first)
+
+
+@pytest.mark.parametrize("stack", ["4.48", "5.2", "5.x"])
+def test_the_best_checkpoint_that_is_not_loaded_is_named(report, stack):
+    assert ("SB891" in of_releases(report, stack)) is (stack == "5.2")

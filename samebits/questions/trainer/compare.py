@@ -132,6 +132,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
         comparison=comparison,
         relations=file.relations,
         lost=file.lost,
+        ends=file.ends,
         seconds=file.seconds,
     )
     run = file.own.runs.get("row by row") if file.own is not None else None

@@ -99,6 +99,22 @@ class Evaluated(Record):
     labels: tuple[str, ...] = ()
 
 
+class Ended(Record):
+    """How a training with ``load_best_model_at_end=True`` ends."""
+
+    refused: str = ""
+    """The exception, if it raised."""
+    best: int = 0
+    """The step with the best metric; the metrics are given, and not computed."""
+    steps: tuple[int, ...] = ()
+    """Steps whose weights the model ends with; () if it has those of none."""
+
+    @property
+    def other(self) -> int | None:
+        """Return the step whose weights the model has in place of the best ones; None if it has those, or is not known."""
+        return None if not self.steps or self.best in self.steps else self.steps[-1]
+
+
 class TrainerFacts(Record):
     """All runs in one precision."""
 
@@ -112,7 +128,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[9] = formats.TRAINER
+    format_version: Literal[10] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""
@@ -129,6 +145,8 @@ class TrainerFile(CellFile):
     """Whether accumulated rows teach what they teach as one batch, and whether a stop changes nothing."""
     lost: tuple[str, ...] = ()
     """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
+    ends: dict[str, Ended] = Field(default_factory=dict)
+    """Value of ``save_strategy`` -> how a training ends that loads its best checkpoint."""
     seconds: float = 0.0
 
 
@@ -229,6 +247,8 @@ class TrainerReport(Record):
     """Whether accumulated rows teach what they teach as one batch, and whether a stop changes nothing."""
     lost: tuple[str, ...] = ()
     """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
+    ends: dict[str, Ended] = Field(default_factory=dict)
+    """Value of ``save_strategy`` -> how a training ends that loads its best checkpoint."""
     seconds: float = 0.0
 
 
@@ -244,6 +264,8 @@ class TrainerOfRow(AlsoTrained):
         if report is not None:
             yield from tried_whole(name, report.failure, report.losses)
             yield from tried_ways(report.relations)
+            for strategy, ended in report.ends.items():
+                yield f"{name} load_best_model_at_end, save_strategy={strategy}", ended.refused
 
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on."""

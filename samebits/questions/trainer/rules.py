@@ -150,6 +150,19 @@ def _resumed(case: Case) -> Iterator[Sighting]:
     )
 
 
+def _not_the_best(case: Case) -> Iterator[Sighting]:
+    """Find a training that is to end as its best checkpoint, and ends as a later one."""
+    report = report_in(case)
+    for strategy, ended in (report.ends if report is not None else {}).items():
+        if ended.other is not None:
+            arguments = f"load_best_model_at_end=True, save_strategy={strategy!r}"
+            line = (
+                f"the metric is best behind step {ended.best}, and the model ends with the weights "
+                f"of step {ended.other}"
+            )
+            yield Sighting(f"TrainingArguments({arguments})", (line,))
+
+
 def _accumulates_otherwise(case: Case, comparison: TrainerComparison) -> bool:
     """Return True if one side's Trainer breaks accumulation, from which what it computes then follows."""
     answer = TRAINER.in_row(case.answers)
@@ -209,4 +222,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SB874", _evaluated),
     Rule("SB888", _resumed),
     Rule("SB889", _smoothed),
+    Rule("SB891", _not_the_best),
 )

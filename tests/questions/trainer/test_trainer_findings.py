@@ -137,6 +137,17 @@ def test_a_resumed_training_that_goes_on_as_another_one_says_what_it_did_not_loa
     assert codes_of_trainer(report, relation=by | {"broken": False}) == []
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"), [([2], []), ([2, 4], []), ([4], ["SB891"]), ([], [])]
+)
+def test_a_training_that_ends_as_a_later_step_than_the_best_one_is_named(steps, expected):
+    report = {"ends": {"steps": {"best": 2, "steps": [2]}, "best": {"best": 2, "steps": steps}}}
+    assert codes_of_trainer(report) == expected
+    if expected:
+        (finding,) = findings(case_of_trainer(report))
+        assert "save_strategy='best'" in finding.where
+
+
 LOWER = {"signal": "evaluation loss", "outcome": "diverged", "reference": 2.5, "candidate": 2.25}
 
 

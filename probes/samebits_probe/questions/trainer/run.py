@@ -16,6 +16,7 @@ from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.best import best_at_end
 from samebits_probe.questions.trainer.evaluation import evaluated
 from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
@@ -75,6 +76,7 @@ def _facts(bench: trainer.Bench, learner: Learner, keeper: Keeper, job: RunJob, 
         "own": _evaluated_and_trained(bench, learner, keeper),
         "relations": bench.relation(learner, head),
         "lost": sorted(bench.lost),
+        "ends": best_at_end(learner, bench.rows, bench.where),
     }
     if not job["task"]["values"]:
         return facts

@@ -199,8 +199,8 @@ class Bench:
         key = (learner, plan.name)
         if key not in self.done:
             config = settings(learner.model)
-            with _restored(learner.model):
-                stops = plan is ROW_BY_ROW and _is_small(learner)
+            with restored(learner.model):
+                stops = plan is ROW_BY_ROW and is_small(learner)
                 stop = Stop(f"{self.folder}/{len(self.done)}") if stops else None
                 run = _run(learner, self.rows, plan, self.where, stop)
                 run.facts["config"] = _changed_settings(config, settings(learner.model))
@@ -221,7 +221,7 @@ class Bench:
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
             runs[plan.name] = run.facts | {"weights": weights}
-            if plan not in _COMPARED and not _is_small(learner):
+            if plan not in _COMPARED and not is_small(learner):
                 run.results.clear()
         return {"runs": runs, "leaks": sorted(learner.leaks)}
 
@@ -259,7 +259,7 @@ class Bench:
 
     def _smoothed(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
         require_rows(learner)
-        if not _is_small(learner):
+        if not is_small(learner):
             raise NoMeaning(
                 "label smoothing is tried with small models only, which show it as well"
             )
@@ -274,7 +274,7 @@ class Bench:
         return lambda learner: self.run(learner, plan).results
 
     def _with_a_stop(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
-        if not _is_small(learner):
+        if not is_small(learner):
             raise NoMeaning("the checkpoints of a training are written for small models only")
         return self._behind_the_stop, self._resumed
 
@@ -292,7 +292,7 @@ class Bench:
             raise stop.refused
         watch = Watch(learner, self.rows.in_dtype(learner.promoted or learner.dtype))
         before = weights(learner, self.where)
-        with _restored(learner.model):
+        with restored(learner.model):
             _train(watch, ROW_BY_ROW, self.where, stop, resumes=True)
             resumed = weights(learner, self.where)
         self.lost |= {
@@ -318,11 +318,11 @@ def _require_mean(learner: Learner, rows: Rows) -> None:
 
 _NO_MEAN = 1e-2
 """Part of a loss by which it is another number than a mean, be it one of bfloat16."""
-_OPTIMIZER = "adamw_torch"
+OPTIMIZER = "adamw_torch"
 """Not the default, which is fused in some releases: then all weights would differ by rounding."""
 
 
-def _is_small(learner: Learner) -> bool:
+def is_small(learner: Learner) -> bool:
     """Return True for a model of which a checkpoint is soon written, and more runs fit into memory."""
     return load.n_bytes(learner.model) <= small.LIMIT
 
@@ -349,7 +349,7 @@ def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _restored(model: Any) -> Iterator[None]:
+def restored(model: Any) -> Iterator[None]:
     """Restore a model's weights and settings behind what trains it."""
     before, config = _state(model), settings(model)
     try:
@@ -387,7 +387,7 @@ def _train(
     with tempfile.TemporaryDirectory() as folder, watch.model_watched():
         arguments = made_arguments(
             stop.folder if stop is not None else folder,
-            optim=_OPTIMIZER,
+            optim=OPTIMIZER,
             per_device_train_batch_size=plan.batch,
             gradient_accumulation_steps=plan.accumulated,
             num_train_epochs=1,
