@@ -33,6 +33,8 @@ OLD_EVALUATION = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 
 SMOOTHS_BY_ITEMS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 15)
 LEAVES_THE_BEST = (4, 50) <= tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 4)
 """It loads no checkpoint at the end with ``save_strategy="best"``."""
+DROPS_THE_REST = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 52)
+"""It counts the steps of whole accumulations alone."""
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
 torch.set_num_threads(1)
@@ -113,6 +115,7 @@ def test_a_run_leaves_no_moments_and_no_weights_that_nothing_compares():
         answer = tried.bench.relation(tried.learner, "causal-lm")
         assert [way["relation"] for way in answer["inapplicable"]] == [
             trainer.SMOOTHED,
+            trainer.LEFT_OVER,
             trainer.RESUMED,
         ]
         own = [run for (of, _), run in tried.bench.done.items() if of is tried.learner]
@@ -499,6 +502,30 @@ def test_an_evaluation_is_what_plain_torch_computes():
     n_rows, width = tried.bench.rows.kwargs["labels"].shape
     assert facts["predictions"] == [str([n_rows, width, tried.made.config.vocab_size])]
     assert facts["labels"] == [str([n_rows, width])]
+
+
+def test_a_step_with_a_rest_of_micro_batches_is_one_of_a_batch_where_a_release_counts_it():
+    way = Tried().relation(trainer.LEFT_OVER)
+    assert way["broken"] is (DROPS_THE_REST or TWICE)
+    if DROPS_THE_REST:
+        assert (way["what"], way["distance"]["max_abs"]) == ("steps", 1.0)
+
+
+def test_a_planted_rest_that_is_divided_as_a_whole_step_is_seen():
+    module = trainer_module()
+    plain = module.Trainer.get_batch_samples
+
+    def planted(self, *args, **kwargs):
+        samples, items = plain(self, *args, **kwargs)
+        accumulates = self.args.gradient_accumulation_steps > len(samples)
+        return samples, items * 3 if accumulates else items
+
+    with mock.patch.object(module.Trainer, "get_batch_samples", planted):
+        tried = Tried()
+        way = tried.relation(trainer.LEFT_OVER)
+        assert way["broken"]
+        assert DROPS_THE_REST or TWICE or way["what"] == "loss"
+        assert tried.relation()["broken"] is TWICE
 
 
 def ends():

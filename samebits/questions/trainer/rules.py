@@ -24,6 +24,7 @@ from samebits.questions.training.rules import figures_of, relation_line
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"
 _SMOOTHED = "Trainer with label smoothing: rows accumulated = one batch"
+_WITH_A_REST = "Trainer: rows accumulated, and a rest = batches, and a rest"
 _RESUMED = "Trainer: stopped and resumed = without a stop"
 _ACCUMULATED: TrainerRunName = "accumulated"
 _MAX_LINES = 6
@@ -131,11 +132,15 @@ def _accumulated(case: Case) -> Iterator[Sighting]:
         yield Sighting(_BY_TRAINER, (relation_line(broken[_BY_TRAINER]),))
 
 
-def _smoothed(case: Case) -> Iterator[Sighting]:
-    """Find accumulation that teaches something else with label smoothing alone."""
-    broken = _broken(case)
-    if _SMOOTHED in broken and not broken.keys() & {_BY_TRAINER, _BY_MODEL}:
-        yield Sighting("label_smoothing_factor", (relation_line(broken[_SMOOTHED]),))
+def _accumulated_alone(name: str, where: str) -> Check:
+    """Return a check for accumulation that teaches something else in this way alone."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        broken = _broken(case)
+        if name in broken and not broken.keys() & {_BY_TRAINER, _BY_MODEL}:
+            yield Sighting(where, (relation_line(broken[name]),))
+
+    return check
 
 
 def _resumed(case: Case) -> Iterator[Sighting]:
@@ -221,6 +226,7 @@ RULES: tuple[Rule, ...] = (
     Rule("SB873", _changed("order of parameters")),
     Rule("SB874", _evaluated),
     Rule("SB888", _resumed),
-    Rule("SB889", _smoothed),
+    Rule("SB889", _accumulated_alone(_SMOOTHED, "label_smoothing_factor")),
     Rule("SB891", _not_the_best),
+    Rule("SB892", _accumulated_alone(_WITH_A_REST, "gradient_accumulation_steps")),
 )

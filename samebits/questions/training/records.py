@@ -46,6 +46,7 @@ TrainingRelationName = Literal[
     "eager backward = sdpa backward",
     "Trainer: rows accumulated = one batch",
     "Trainer with label smoothing: rows accumulated = one batch",
+    "Trainer: rows accumulated, and a rest = batches, and a rest",
     "Trainer: stopped and resumed = without a stop",
 ]
 """The names of the relations between two ways to train."""

@@ -116,11 +116,16 @@ def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itse
     assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]
 
 
-def test_accumulation_that_label_smoothing_alone_breaks_is_named():
-    by = BROKEN_BY_TRAINER | {
-        "relation": "Trainer with label smoothing: rows accumulated = one batch"
-    }
-    assert codes_of_trainer({}, relation=by) == ["SB889"]
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("SB889", "Trainer with label smoothing: rows accumulated = one batch"),
+        ("SB892", "Trainer: rows accumulated, and a rest = batches, and a rest"),
+    ],
+)
+def test_accumulation_that_one_way_alone_breaks_is_named(code, name):
+    by = BROKEN_BY_TRAINER | {"relation": name}
+    assert codes_of_trainer({}, relation=by) == [code]
     assert codes_of_trainer({}, relation=by | {"broken": False}) == []
     own = by | {"relation": "rows accumulated = one batch"}
     assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]

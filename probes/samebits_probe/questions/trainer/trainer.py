@@ -1,8 +1,8 @@
 """transformers' own Trainer on seeded rows, watched: what it built, and what the model received.
 
 Three runs start from the same weights: four rows one by one, the four rows in four accumulated
-micro-batches, and the four rows as one batch. The latter two run again with label smoothing, and one
-more goes on from the checkpoint that the first one writes behind two rows. Beside that only what keeps a
+micro-batches, and the four rows as one batch. The latter two run again with label smoothing, two more end
+with a step of one row, and one goes on from the checkpoint that the first one writes behind two rows. Beside that only what keeps a
 run small and quiet is an argument of them; what shapes the training is the release's default. The
 results have the forms of samebits/questions/trainer/records.py.
 """
@@ -66,9 +66,12 @@ ACCUMULATED = Plan("accumulated", 1, ROWS)
 ONE_BATCH = Plan("one batch", ROWS, 1)
 PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 _SMOOTHED = (Plan("smoothed, one batch", ROWS, 1, 0.1), Plan("smoothed, accumulated", 1, ROWS, 0.1))
+_LEFT_OVER = (Plan("batches and a rest", 3, 1), Plan("accumulated and a rest", 1, 3))
+"""Two steps, of which the second one has one row alone."""
 _COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 SMOOTHED = "Trainer with label smoothing: rows accumulated = one batch"
+LEFT_OVER = "Trainer: rows accumulated, and a rest = batches, and a rest"
 RESUMED = "Trainer: stopped and resumed = without a stop"
 
 
@@ -234,6 +237,7 @@ class Bench:
         setting = Setting(self.rows.batch, head)
         judge.relation(Relation(RELATION, self._ways), setting)
         judge.relation(Relation(SMOOTHED, self._smoothed), setting)
+        judge.relation(Relation(LEFT_OVER, self._with_a_rest), setting)
         judge.relation(Relation(RESUMED, self._with_a_stop), setting)
         for (trained, _), run in self.done.items():
             if trained is learner:
@@ -245,17 +249,33 @@ class Bench:
         }
 
     def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
+        bench = self._of_means(learner)
+        return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
+
+    def _with_a_rest(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
+        if not is_small(learner):
+            raise NoMeaning("a rest is tried with small models only, which show it as well")
+        batches, accumulated = map(self._of_means(learner)._way, _LEFT_OVER)
+        return batches, accumulated
+
+    def _of_means(self, learner: Learner) -> Bench:
+        """Return what trains rows of which accumulated ones are to teach what they teach as a batch.
+
+        Raises:
+            NoMeaning: they are not.
+
+        """
         require_rows(learner)
         if getattr(learner.model.config, "output_router_logits", False):
             raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
         counted = {row for forward in first for row in forward["counts"]}
-        bench = self
-        if len(counted) > 1 and any(forward["items"] is None for forward in first):
-            # its losses are means of micro-batches, which are that of a batch where each counts as many labels
-            bench = Bench(self.rows.even(), self.where, f"{self.folder}/even")
-            _require_mean(learner, bench.rows)
-        return bench._way(ONE_BATCH), bench._way(ACCUMULATED)
+        if len(counted) < 2 or all(forward["items"] is not None for forward in first):
+            return self
+        # its losses are means of micro-batches, which are that of a batch where each counts as many labels
+        bench = Bench(self.rows.even(), self.where, f"{self.folder}/even")
+        _require_mean(learner, bench.rows)
+        return bench
 
     def _smoothed(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
         require_rows(learner)
@@ -369,9 +389,10 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places, stop: Stop | N
     learner.model.zero_grad(set_to_none=True)
     facts = watch.facts()
     behind = weights(learner, where)
-    numbers = {"loss": watch.losses, "norms": logged(watch, "grad_norm")}
-    if plan.accumulated > 1:  # each micro-batch contributes a part of the step's loss
-        numbers["loss"] = [sum(watch.losses)]
+    # each micro-batch contributes a part of the step's loss
+    starts = range(0, len(watch.losses), plan.accumulated)
+    losses = [sum(watch.losses[start : start + plan.accumulated]) for start in starts]
+    numbers = {"steps": [len(losses)], "loss": losses, "norms": logged(watch, "grad_norm")}
     tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
     return Run({**facts, **built, "weights": list(behind)}, {**tensors, **behind}, stop)
 
