@@ -13,14 +13,16 @@ import weakref
 from pathlib import Path
 from unittest import mock
 
+import tiny
 import torch
 import transformers
 from raising import raised
-from samebits_probe.model import forks
+from samebits_probe.model import forks, load
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.trainer import added, trainer
 from samebits_probe.questions.trainer.best import best_at_end
 from samebits_probe.questions.trainer.evaluation import evaluated
+from samebits_probe.questions.trainer.placed import places
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.learner import Learner
 from tiny import model
@@ -554,6 +556,76 @@ def test_a_save_that_raises_is_a_fact_of_each_strategy():
     with mock.patch.object(trainer_module().Trainer, "_save_checkpoint", refusing):
         facts = ends()
     assert all("no room" in end["refused"] for end in facts.values())
+
+
+MINOR = tuple(map(int, transformers.__version__.split(".")[:2]))
+ON_DISK = 'from_pretrained(device_map={"": "disk"})'
+
+
+def placed(kind=transformers.LlamaForCausalLM, **changed):
+    """Return what comes of each place but the disk, and of the disk."""
+    added.use(FOLDER)
+    folder = tempfile.mkdtemp()
+    tiny.made(kind, seed=1, std=0.2, **(tiny.SIZES | changed)).save_pretrained(folder)
+    source = load.Source(folder, None, False, "float32", "default", "cpu")
+    model, _ = load.from_pretrained(kind, source, 0)
+    answer = places(model, source, {"input_ids": torch.arange(5, 14)[None]})
+    return answer, answer.pop(ON_DISK, None)
+
+
+def test_a_model_is_the_same_wherever_it_is_placed():
+    for ties in (False, True):
+        answer, on_disk = placed(tie_word_embeddings=ties)
+        assert len(answer) == 3
+        for facts in (*answer.values(), *([on_disk] if MINOR >= (5, 15) else [])):
+            assert "broken" not in facts, facts
+            assert facts["raised"] == {"": "", "forward": "", "save_pretrained": ""}
+    if OLD:
+        assert "meta tensor" in on_disk["raised"]["save_pretrained"]
+
+
+class OtherWhereItIsPlaced(transformers.LlamaForCausalLM):
+    """A model that a load with a place leaves with another norm."""
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        model = super().from_pretrained(*args, **kwargs)
+        if kwargs.get("device_map") == "auto":
+            model.model.norm.weight.data.mul_(2)
+        return model
+
+
+class Drawing(transformers.LlamaForCausalLM):
+    """A model that gives other numbers each time."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits + torch.rand(1)
+        return output
+
+
+class WithoutValues(transformers.LlamaForCausalLM):
+    """A model that returns no values where it is placed."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        if hasattr(self, "hf_device_map"):
+            output.logits = output.logits.to("meta")
+        return output
+
+
+def test_planted_places_are_seen_and_a_model_that_draws_is_not_asked():
+    answer, _ = placed(OtherWhereItIsPlaced)
+    broken = {call: {*facts.get("broken", {})} for call, facts in answer.items()}
+    assert broken.pop("from_pretrained(device_map='auto')") == {
+        "tensors",
+        "outputs",
+        "saved tensors",
+    }
+    assert [*broken.values()] == [set(), set()]
+    answer, _ = placed(WithoutValues)
+    assert "no values" in answer["from_pretrained(device_map='auto')"]["broken"]["outputs"]
+    assert placed(Drawing) == ({}, None)
 
 
 def test_an_evaluation_in_float64_is_of_float64():

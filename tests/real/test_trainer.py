@@ -151,3 +151,14 @@ def test_a_best_checkpoint_and_a_rest_that_a_release_leaves_out_are_named(report
     assert {
         stack for stack in ("4.48", "5.2", "5.x") if code in of_releases(report, stack)
     } == stacks
+
+
+def test_a_model_on_disk_that_gives_no_values_is_named_and_none_elsewhere(report):
+    with_finding = {
+        (row.model, cell.cell.stack, finding.where)
+        for row in report.rows
+        for cell in row.cells
+        for finding in cell.findings
+        if finding.code == "SB893"
+    }
+    assert with_finding == {("bert", "5.2", 'from_pretrained(device_map={"": "disk"})')}

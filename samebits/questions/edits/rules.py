@@ -8,7 +8,7 @@ from samebits.findings.case import Case, seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.edits.compare import call_of, differences
-from samebits.questions.edits.records import EDITS, Part
+from samebits.questions.edits.records import EDITS, Edit, Part
 
 _WORDS: dict[Part, str] = {
     "old rows of input embeddings": "old rows of the input embeddings have other bytes",
@@ -41,10 +41,15 @@ def _broken(case: Case) -> Iterator[Sighting]:
         key = (call_of(name), frozenset(edit.broken))
         if edit.broken and key not in seen:
             seen.add(key)
-            lines = (f"{_WORDS[part]}: {text}" for part, text in edit.broken.items())
+            lines = broken_lines(edit)
             is_made_anew = edit.broken.keys() <= _COMPUTED and name.startswith(_NEW_MODELS)
             follows = _NOT_IN_FILES if is_made_anew else frozenset[str]()
             yield Sighting(name, (*lines, *seen_with(signal.asked_of)), follows=follows)
+
+
+def broken_lines(edit: Edit) -> Iterator[str]:
+    """Yield what an edit breaks, a line for each part."""
+    yield from (f"{_WORDS[part]}: {text}" for part, text in edit.broken.items())
 
 
 def _otherwise(case: Case) -> Iterator[Sighting]:

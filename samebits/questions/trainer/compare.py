@@ -133,6 +133,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
         relations=file.relations,
         lost=file.lost,
         ends=file.ends,
+        placed=file.placed,
         seconds=file.seconds,
     )
     run = file.own.runs.get("row by row") if file.own is not None else None

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from samebits.findings.case import Case
+from samebits.questions.edits.records import Edit
 from samebits.questions.training.records import (
     AlsoTrained,
     TrainingOutcome,
@@ -147,6 +148,8 @@ class TrainerFile(CellFile):
     """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
     ends: dict[str, Ended] = Field(default_factory=dict)
     """Value of ``save_strategy`` -> how a training ends that loads its best checkpoint."""
+    placed: dict[str, Edit] = Field(default_factory=dict)
+    """Call of from_pretrained by which accelerate places a model -> what comes of it."""
     seconds: float = 0.0
 
 
@@ -249,6 +252,8 @@ class TrainerReport(Record):
     """Tensors of the checkpoint that a training resumed from Trainer's own checkpoint begins without."""
     ends: dict[str, Ended] = Field(default_factory=dict)
     """Value of ``save_strategy`` -> how a training ends that loads its best checkpoint."""
+    placed: dict[str, Edit] = Field(default_factory=dict)
+    """Call of from_pretrained by which accelerate places a model -> what comes of it."""
     seconds: float = 0.0
 
 
@@ -266,6 +271,9 @@ class TrainerOfRow(AlsoTrained):
             yield from tried_ways(report.relations)
             for strategy, ended in report.ends.items():
                 yield f"{name} load_best_model_at_end, save_strategy={strategy}", ended.refused
+            for call, edit in report.placed.items():
+                for step, text in edit.raised.items():
+                    yield ", ".join(filter(None, (call, step))), text
 
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on."""

@@ -1,4 +1,4 @@
-"""SB85x: rules for transformers' own Trainer: its defaults, its rows, its numbers and its log."""
+"""SB85x, SB888 to SB893: rules for transformers' own Trainer, and for loads that need its accelerate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from samebits.compare.describe import some
 from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
+from samebits.questions.edits.rules import broken_lines
 from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
     TRAINER,
@@ -168,6 +169,14 @@ def _not_the_best(case: Case) -> Iterator[Sighting]:
             yield Sighting(f"TrainingArguments({arguments})", (line,))
 
 
+def _placed_otherwise(case: Case) -> Iterator[Sighting]:
+    """Find a model that holds, computes or saves something else where accelerate places it."""
+    report = report_in(case)
+    for call, edit in (report.placed if report is not None else {}).items():
+        if edit.broken:
+            yield Sighting(call, (*broken_lines(edit),))
+
+
 def _accumulates_otherwise(case: Case, comparison: TrainerComparison) -> bool:
     """Return True if one side's Trainer breaks accumulation, from which what it computes then follows."""
     answer = TRAINER.in_row(case.answers)
@@ -229,4 +238,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SB889", _accumulated_alone(_SMOOTHED, "label_smoothing_factor")),
     Rule("SB891", _not_the_best),
     Rule("SB892", _accumulated_alone(_WITH_A_REST, "gradient_accumulation_steps")),
+    Rule("SB893", _placed_otherwise),
 )

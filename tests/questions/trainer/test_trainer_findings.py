@@ -153,6 +153,19 @@ def test_a_training_that_ends_as_a_later_step_than_the_best_one_is_named(steps, 
         assert "save_strategy='best'" in finding.where
 
 
+AUTO = "from_pretrained(device_map='auto')"
+
+
+def test_a_model_that_is_other_where_it_is_placed_is_named():
+    for broken, expected in (({}, []), ({"outputs": "logits has no values"}, ["SB893"])):
+        report = {"placed": {AUTO: {"raised": {"": "", "forward": ""}, "broken": broken}}}
+        assert codes_of_trainer(report) == expected
+        if expected:
+            (finding,) = findings(case_of_trainer(report))
+            assert finding.where == AUTO
+            assert finding.evidence[0].endswith(": logits has no values")
+
+
 LOWER = {"signal": "evaluation loss", "outcome": "diverged", "reference": 2.5, "candidate": 2.25}
 
 

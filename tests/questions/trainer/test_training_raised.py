@@ -3,7 +3,8 @@
 import pytest
 
 from samebits.compare.raised import checks_of_jobs
-from samebits.questions.trainer.records import TrainerOfRow, TrainerReport
+from samebits.questions.edits.records import Edit
+from samebits.questions.trainer.records import Ended, TrainerOfRow, TrainerReport
 from samebits.questions.training.records import (
     TrainingOfRow,
     TrainingRelation,
@@ -15,6 +16,7 @@ from samebits.records.capture import Failure
 
 ERROR = "TypeError: Unsupported dtype float8_e4m3fn"
 WAY = "gradient checkpointing = without"
+PLACE = "from_pretrained(device_map='auto')"
 BY_TRAINER = "Trainer: rows accumulated = one batch"
 
 
@@ -66,6 +68,16 @@ TRAINING = {
         trained(trainer=TrainerReport(losses=(1.0,))),
         trained(trainer=TrainerReport(failure=RAISING)),
         "trainer",
+    ),
+    "the best checkpoint": (
+        trained(trainer=TrainerReport(ends={"best": Ended(best=2, steps=(2,))})),
+        trained(trainer=TrainerReport(ends={"best": Ended(refused=ERROR)})),
+        "trainer load_best_model_at_end, save_strategy=best",
+    ),
+    "a place": (
+        trained(trainer=TrainerReport(placed={PLACE: Edit(raised={"": "", "forward": ""})})),
+        trained(trainer=TrainerReport(placed={PLACE: Edit(raised={"": "", "forward": ERROR})})),
+        f"{PLACE}, forward",
     ),
 }
 

@@ -16,6 +16,7 @@ import transformers
 from samebits_probe.model import forks, load
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.inputs import in_dtype
+from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.edits.subject import (
     EDIT,
     MAX_NAMES,
@@ -140,26 +141,47 @@ def _classifier(subject: Subject) -> tuple[Any, load.Source, Any]:
     return model_class, saved, classifier
 
 
-def on_disk(subject: Subject, _first: Copies, _plain: Tensors, done: Done) -> None:
-    """Load a model onto disk as a whole, save it, and compare the files with those of a save of the plain model."""
+def on_disk(subject: Subject, _first: Copies, plain: Tensors, done: Done) -> None:
+    """Load a model onto disk as a whole; the job of Trainer, which brings accelerate, asks the rest of PLACES."""
     if not _has_accelerate():
         raise LeftOut("the environment has no accelerate")
+    placed(subject, PLACES[DISK], plain, done)
+
+
+DISK = 'from_pretrained(device_map={"": "disk"})'
+PLACES: Mapping[str, Mapping[str, Any]] = {
+    "from_pretrained(device_map='auto')": {"device_map": "auto"},
+    "from_pretrained(device_map='cpu')": {"device_map": "cpu"},
+    DISK: {"device_map": {"": "disk"}},
+    "from_pretrained(low_cpu_mem_usage=True)": {"low_cpu_mem_usage": True},
+}
+"""Call -> the arguments by which accelerate places a model."""
+
+
+def placed(subject: Subject, arguments: Mapping[str, Any], plain: Tensors, done: Done) -> None:
+    """Load a model to a place, run it, save it, and compare all with the plain model and the files of its save."""
     model_class, source = type(subject.model), subject.source
-    folders = [subject.folder / name for name in ("plain", "from disk", "offloaded")]
+    folders = [subject.folder / name for name in ("plain", "placed", "offloaded")]
     try:
         subject.model.save_pretrained(folders[0])
     except Exception as error:  # the round trip has it
         raise LeftOut("a plain save raises") from error
-    arguments = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
-    arguments |= {"device_map": {"": "disk"}, "offload_folder": str(folders[2])}
-    model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **arguments))
+    given = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
+    given |= {**arguments, "offload_folder": str(folders[2])}
+    model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **given).eval())
     if model is None:
         return
+    if not any(tensor.is_meta for tensor in model.parameters()):
+        done.keeps("tensors", state(subject.model), state(model))
+    _compare(subject, model, plain, done)
     if done.step(SAVING[0], lambda: model.save_pretrained(folders[1]) or True) is None:
         return
     before, after = (_in_files(folder) for folder in folders[:2])
     done.keeps("saved tensors", before, after)
-    if names := sorted(after.keys() - before.keys()):
+    # a tied tensor may stand there by each of its names
+    contents = {*map(tensor_hash, before.values())}
+    more = sorted(after.keys() - before.keys())
+    if names := [name for name in more if tensor_hash(after[name]) not in contents]:
         done.broken["names"] = ", ".join(names[:MAX_NAMES])
 
 
@@ -228,7 +250,7 @@ EDITS: Mapping[str, Callable[[Subject, Copies, Tensors, Done], None]] = {
     "copy.deepcopy(model)": copied,
     "load_state_dict() of a new model": refilled,
     "from_pretrained(num_labels=…, ignore_mismatched_sizes=True)": relabelled,
-    'from_pretrained(device_map={"": "disk"})': on_disk,
+    DISK: on_disk,
     "save_pretrained(max_shard_size=…, variant=…)": sharded,
     "model.to(torch.bfloat16)": cast,
 }

@@ -108,6 +108,9 @@ class Done:
             if name not in after:
                 continue
             second = after[name]
+            if second.is_meta:
+                self.broken[what] = f"{name} has no values"
+                return
             if first.ndim == second.ndim and first.shape[-1:] and first.shape[-1] in tokens:
                 common = min(first.shape[-1], second.shape[-1])
                 first, second = first[..., :common], second[..., :common]  # noqa: PLW2901

@@ -18,6 +18,7 @@ from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
 from samebits_probe.questions.trainer.best import best_at_end
 from samebits_probe.questions.trainer.evaluation import evaluated
+from samebits_probe.questions.trainer.placed import places
 from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
@@ -68,7 +69,10 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
     with tempfile.TemporaryDirectory() as folder:
         bench = trainer.Bench(trainer.Rows(batch), where, folder)
-        return facts | _facts(bench, learner, keeper, job, loaded.head)
+        facts |= _facts(bench, learner, keeper, job, loaded.head)
+    if trainer.is_small(learner):
+        facts["placed"] = places(loaded.model, source, batch.kwargs)
+    return facts
 
 
 def _facts(bench: trainer.Bench, learner: Learner, keeper: Keeper, job: RunJob, head: str) -> Facts:

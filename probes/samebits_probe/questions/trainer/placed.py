@@ -1,0 +1,47 @@
+"""Loads that place a model by accelerate, which only this job brings: what the model then holds, computes and saves."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samebits_probe.model import load
+from samebits_probe.model.tensor import same_bytes
+from samebits_probe.process import progress
+from samebits_probe.questions.edits.others import PLACES, placed
+from samebits_probe.questions.edits.subject import Done, Subject, Tensors, state
+
+Facts = dict[str, Any]
+
+
+def places(model: Any, source: load.Source, kwargs: Facts) -> dict[str, Facts]:
+    """Return call -> what comes of it, as of an edit; {} where two plain loads, or two forwards, are not alike."""
+    progress.begin("loads by accelerate")
+    if torch.cuda.is_available():
+        return {}  # a GPU rounds otherwise
+    try:
+        plain, again = (
+            load.from_pretrained(type(model), source, 0, "plain")[0].eval() for _ in range(2)
+        )
+        outputs = [Subject(each, source, kwargs, Path()).forward() for each in (plain, again)]
+    except Exception:  # noqa: BLE001  other questions have it
+        return {}
+    if not (_are_same(state(plain), state(again)) and _are_same(*outputs)):
+        return {}
+    return {
+        call: _asked(Subject(plain, source, kwargs, Path()), call, outputs[0]) for call in PLACES
+    }
+
+
+def _asked(subject: Subject, call: str, plain: Tensors) -> Facts:
+    done = Done()
+    with tempfile.TemporaryDirectory() as folder, done.leaving_out():
+        placed(subject._replace(folder=Path(folder)), PLACES[call], plain, done)
+    return done.content()
+
+
+def _are_same(first: Tensors, second: Tensors) -> bool:
+    return first.keys() == second.keys() and all(same_bytes(t, second[n]) for n, t in first.items())
