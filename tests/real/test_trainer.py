@@ -146,11 +146,10 @@ def test_changed_code_that_a_question_runs_which_is_off_names_it(report):
             assert any("usage" in entry.off for entry in step.first)
 
 
-@pytest.mark.parametrize(("code", "stacks"), [("SB891", {"5.2"}), ("SB892", {"4.48"})])
-def test_a_best_checkpoint_and_a_rest_that_a_release_leaves_out_are_named(report, code, stacks):
-    assert {
-        stack for stack in ("4.48", "5.2", "5.x") if code in of_releases(report, stack)
-    } == stacks
+@pytest.mark.parametrize(("code", "release"), [("SB891", "5.2"), ("SB892", "4.48")])
+def test_a_best_checkpoint_and_a_rest_that_a_release_leaves_out_are_named(report, code, release):
+    with_code = [stack for stack in ("4.48", "5.2", "5.x") if code in of_releases(report, stack)]
+    assert with_code == [release]
 
 
 def test_a_model_on_disk_that_gives_no_values_is_named_and_none_elsewhere(report):

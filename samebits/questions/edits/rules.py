@@ -41,15 +41,14 @@ def _broken(case: Case) -> Iterator[Sighting]:
         key = (call_of(name), frozenset(edit.broken))
         if edit.broken and key not in seen:
             seen.add(key)
-            lines = broken_lines(edit)
-            is_made_anew = edit.broken.keys() <= _COMPUTED and name.startswith(_NEW_MODELS)
-            follows = _NOT_IN_FILES if is_made_anew else frozenset[str]()
-            yield Sighting(name, (*lines, *seen_with(signal.asked_of)), follows=follows)
+            yield breaking(name, edit, *seen_with(signal.asked_of))
 
 
-def broken_lines(edit: Edit) -> Iterator[str]:
-    """Yield what an edit breaks, a line for each part."""
-    yield from (f"{_WORDS[part]}: {text}" for part, text in edit.broken.items())
+def breaking(name: str, edit: Edit, *more: str) -> Sighting:
+    """Return what an edit breaks, a line for each part, and further lines."""
+    lines = (f"{_WORDS[part]}: {text}" for part, text in edit.broken.items())
+    is_made_anew = edit.broken.keys() <= _COMPUTED and name.startswith(_NEW_MODELS)
+    return Sighting(name, (*lines, *more), follows=_NOT_IN_FILES if is_made_anew else frozenset())
 
 
 def _otherwise(case: Case) -> Iterator[Sighting]:

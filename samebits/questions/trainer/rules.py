@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from samebits.compare.describe import some
 from samebits.findings.case import Case
 from samebits.findings.rule import Check, Rule, Sighting
-from samebits.questions.edits.rules import broken_lines
+from samebits.questions.edits.rules import breaking
 from samebits.questions.trainer.evaluation import FED, OUTCOME, RETURNS
 from samebits.questions.trainer.records import (
     TRAINER,
@@ -174,7 +174,7 @@ def _placed_otherwise(case: Case) -> Iterator[Sighting]:
     report = report_in(case)
     for call, edit in (report.placed if report is not None else {}).items():
         if edit.broken:
-            yield Sighting(call, (*broken_lines(edit),))
+            yield breaking(call, edit)
 
 
 def _accumulates_otherwise(case: Case, comparison: TrainerComparison) -> bool:

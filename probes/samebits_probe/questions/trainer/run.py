@@ -71,7 +71,8 @@ def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
         bench = trainer.Bench(trainer.Rows(batch), where, folder)
         facts |= _facts(bench, learner, keeper, job, loaded.head)
     if trainer.is_small(learner):
-        facts["placed"] = places(loaded.model, source, batch.kwargs)
+        inputs = {name: value for name, value in batch.kwargs.items() if name != "labels"}
+        facts["placed"] = places(loaded.model, source, inputs)
     return facts
 
 
