@@ -584,13 +584,25 @@ def test_a_model_is_the_same_wherever_it_is_placed():
         assert "meta tensor" in on_disk["raised"]["save_pretrained"]
 
 
-class OtherWhereItIsPlaced(transformers.LlamaForCausalLM):
+class Placed(transformers.LlamaForCausalLM):
+    """A model that knows whether it was placed by itself."""
+
+    is_placed = False
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        model = super().from_pretrained(*args, **kwargs)
+        model.is_placed = kwargs.get("device_map") == "auto"
+        return model
+
+
+class OtherWhereItIsPlaced(Placed):
     """A model that a load with a place leaves with another norm."""
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
         model = super().from_pretrained(*args, **kwargs)
-        if kwargs.get("device_map") == "auto":
+        if model.is_placed:
             model.model.norm.weight.data.mul_(2)
         return model
 
@@ -604,12 +616,12 @@ class Drawing(transformers.LlamaForCausalLM):
         return output
 
 
-class WithoutValues(transformers.LlamaForCausalLM):
+class WithoutValues(Placed):
     """A model that returns no values where it is placed."""
 
     def forward(self, *args, **kwargs):
         output = super().forward(*args, **kwargs)
-        if hasattr(self, "hf_device_map"):
+        if self.is_placed:
             output.logits = output.logits.to("meta")
         return output
 

@@ -270,10 +270,13 @@ class TrainerOfRow(AlsoTrained):
             yield from tried_whole(name, report.failure, report.losses)
             yield from tried_ways(report.relations)
             for strategy, ended in report.ends.items():
-                yield f"{name} load_best_model_at_end, save_strategy={strategy}", ended.refused
+                yield (
+                    f"{name} {_BEST} load_best_model_at_end, save_strategy={strategy}",
+                    ended.refused,
+                )
             for call, edit in report.placed.items():
                 for step, text in edit.raised.items():
-                    yield ", ".join(filter(None, (call, step))), text
+                    yield f"{name} {', '.join(filter(None, (call, step)))}", text
 
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on."""
@@ -299,7 +302,10 @@ RUN = CellKind(
     missing="wrote nothing of Trainer",
     limit=256 << 20,
 )
-TRAINER = Key("trainer", NoAnswer, TrainerOfRow, kinds=(RUN,))
+_BEST = "best"
+TRAINER = Key(
+    "trainer", NoAnswer, TrainerOfRow, kinds=(RUN,), of_release=True, of_model=("", _BEST)
+)
 """It has no switch of its own: who is asked for a training step is asked for Trainer, too."""
 
 

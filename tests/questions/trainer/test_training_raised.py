@@ -72,12 +72,12 @@ TRAINING = {
     "the best checkpoint": (
         trained(trainer=TrainerReport(ends={"best": Ended(best=2, steps=(2,))})),
         trained(trainer=TrainerReport(ends={"best": Ended(refused=ERROR)})),
-        "trainer load_best_model_at_end, save_strategy=best",
+        "trainer best load_best_model_at_end, save_strategy=best",
     ),
     "a place": (
         trained(trainer=TrainerReport(placed={PLACE: Edit(raised={"": "", "forward": ""})})),
         trained(trainer=TrainerReport(placed={PLACE: Edit(raised={"": "", "forward": ERROR})})),
-        f"{PLACE}, forward",
+        f"trainer {PLACE}, forward",
     ),
 }
 
@@ -89,6 +89,7 @@ def test_what_raises_in_training_of_one_side_differs(answers, raises, name):
     (reverse,) = checks_of(raises, answers)
     assert (reverse.reference, reverse.candidate, reverse.differs) == (ERROR, "", True)
     assert checks_of(answers, answers) == ()
+    assert check.is_of_release is (PLACE in name)
     (both,) = checks_of(raises, raises)
     assert (both.differs, both.is_same) == (False, True)
 
