@@ -152,12 +152,7 @@ def test_a_best_checkpoint_and_a_rest_that_a_release_leaves_out_are_named(report
     assert with_code == [release]
 
 
-def test_a_model_on_disk_that_gives_no_values_is_named_and_none_elsewhere(report):
-    with_finding = {
-        (row.model, cell.cell.stack, finding.where)
-        for row in report.rows
-        for cell in row.cells
-        for finding in cell.findings
-        if finding.code == "SB893"
-    }
-    assert with_finding == {("bert", "5.2", 'from_pretrained(device_map={"": "disk"})')}
+def test_a_load_by_accelerate_that_raises_is_of_the_release_and_no_other_one_is_named(report):
+    finding = of_releases(report, "4.48")["SB932"]
+    assert "from_pretrained(device_map=" in " ".join((finding.where, *finding.evidence))
+    assert not any(f.code == "SB893" for r in report.rows for c in r.cells for f in c.findings)
