@@ -57,17 +57,7 @@ def answer_or_failure(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def describe(name: str, error: BaseException) -> dict[str, Any]:
     """Return an exception in the form of a capture, without this machine's folders."""
     error = _behind(error)
-    frames = [
-        {
-            "file": package_path(frame.filename.replace("\\", "/")),
-            "line": frame.lineno or 0,
-            "function": frame.name,
-            "code": frame.line or "",
-            "own": own.is_own_file(frame.filename.replace("\\", "/")),
-        }
-        for frame in _calls(error)
-        if not _is_of_samebits(frame.filename.replace("\\", "/"))
-    ]
+    frames = _frames(error)
     error_class = type(error)
     message = without_folders(f"{_reported(error)}{error}")
     return {
@@ -80,6 +70,20 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
+
+
+def _frames(error: BaseException) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": package_path(frame.filename.replace("\\", "/")),
+            "line": frame.lineno or 0,
+            "function": frame.name,
+            "code": frame.line or "",
+            "own": own.is_own_file(frame.filename.replace("\\", "/")),
+        }
+        for frame in _calls(error)
+        if not _is_of_samebits(frame.filename.replace("\\", "/"))
+    ]
 
 
 def _behind(error: BaseException) -> BaseException:
@@ -153,7 +157,7 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
 
 def library_line(error: BaseException) -> str:
     """Return ``FILE:LINE`` of the deepest call in transformers that led to an exception; '' without one."""
-    frames = reversed(describe("", error)["frames"])
+    frames = reversed(_frames(_behind(error)))
     files = (f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/"))
     return next(files, "")
 

@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["function", "class", "constant"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -92,10 +92,46 @@ def _joined(one: Definition, more: Definition) -> Definition:
 
 
 class Bare(ast.NodeTransformer):
-    """Removes what computes nothing; a function keeps its first line as ``first_line``."""
+    """Removes what computes nothing.
+
+    A function keeps as ``first_line`` its own, as ``lines`` those of all functions that are part of it, and
+    as ``asks`` whether a condition in it asks for a field of the config.
+    """
 
     def __init__(self) -> None:
         self.imports: list[str] = []
+        self._lines: list[int] = []
+        self._n_asked = 0
+
+    def visit(self, node: ast.AST) -> Any:  # noqa: ANN401  as its base has it
+        """Visit a node; nothing is removed from an expression."""
+        if not isinstance(node, ast.expr):
+            return super().visit(node)
+        self._note(node)
+        return node
+
+    def _note(self, expression: ast.expr) -> None:
+        """Note the functions in an expression, and what its conditions ask for."""
+        rest: list[Any] = [expression]
+        while rest:
+            part = rest.pop()
+            if isinstance(part, ast.Name | ast.Constant):
+                continue
+            if isinstance(part, ast.Lambda):
+                self._lines.append(part.lineno)
+            elif isinstance(part, ast.IfExp):
+                self._n_asked += bool(_field(part.test))
+            for name in getattr(part, "_fields", ()):
+                value = getattr(part, name, None)
+                if isinstance(value, list):
+                    rest += value
+                elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                    rest.append(value)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Note what a condition asks for."""
+        self._n_asked += bool(_field(node.test))
+        return self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         """Note the modules."""
@@ -130,6 +166,8 @@ class Bare(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         """Keep only that it raises, and which class."""
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        if error is not None:
+            self.visit(error)
         return ast.copy_location(ast.Raise(error, None), node)
 
     def visit_Assert(self, _node: ast.Assert) -> None:
@@ -162,7 +200,12 @@ class Bare(ast.NodeTransformer):
     def _function(self, node: Function) -> ast.AST:
         node.first_line = _first_line(node)  # type: ignore[union-attr]
         node.returns, node.decorator_list = None, _computing(node.decorator_list)
-        return self.generic_visit(node)
+        n_lines, n_asked = len(self._lines), self._n_asked
+        self._lines.append(node.first_line)  # type: ignore[union-attr]
+        self.generic_visit(node)
+        node.lines = self._lines[n_lines:]  # type: ignore[union-attr]
+        node.asks = self._n_asked > n_asked  # type: ignore[union-attr]
+        return node
 
 
 def _is_message(node: ast.expr) -> bool:
@@ -208,7 +251,7 @@ def _definitions(
             yield _of_class(prefix, node), []
         elif isinstance(node, Function):
             if not _is_empty(node) and (code := codes.get(_first_line(node))):
-                yield _of_function(prefix, node, code), list(_lines(node))
+                yield _of_function(prefix, node, code), node.lines  # type: ignore[union-attr]
         elif scope is module:
             yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
 
@@ -245,17 +288,11 @@ def _statements(scope: ast.AST) -> Iterator[ast.stmt]:
             yield node
 
 
-def _lines(node: Function) -> Iterator[int]:
-    for part in ast.walk(node):
-        if isinstance(part, Function | ast.Lambda):
-            yield int(getattr(part, "first_line", part.lineno))
-
-
 def _of_function(prefix: str, node: Function, code: CodeType) -> Definition:
     defaults = [part for part in (*node.args.defaults, *node.args.kw_defaults) if part]
     around = [*defaults, *node.decorator_list]
     digest = _digest([*map(ast.dump, around), repr(_facts(code))])
-    switched = _switched(node)
+    switched = _switched(node) if node.asks else {}  # type: ignore[union-attr]
     names = {*_names(code), *_referred(around).names}.difference(*switched.values())
     line: int = node.first_line  # type: ignore[union-attr]
     return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names), switched)

@@ -139,6 +139,11 @@ def test_a_nested_function_and_a_decorated_one_are_found_by_their_first_lines():
     assert source.by_line[lines.index("    def inner(y):") + 1] == "helper"
 
 
+def test_a_lambda_belongs_to_the_function_around_it():
+    text = "def f(x):\n    keys = [\n        lambda y: y,\n    ]\n    raise (\n        lambda: x\n    )(keys)\n"
+    assert read(text.encode(), "m.py").by_line == {1: "f", 3: "f", 6: "f"}
+
+
 def test_definitions_behind_conditions_count_together():
     text = "if a:\n    def f():\n        return 1\nelse:\n    def f():\n        return {}\n"
     assert digests(text.format(2)) != digests(text.format(3))
