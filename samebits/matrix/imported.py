@@ -17,12 +17,12 @@ def imported(names: Iterable[str], file_of: Callable[[str], Path | None]) -> set
     the file of a module beside the checkpoint, or None.
     """
     modules: set[str] = set()
-    seen: set[str] = set()
+    read: set[str] = set()
     rest = [*names]
     while rest:
         name = rest.pop()
-        file = file_of(name) if name not in seen else None
-        seen.add(name)
+        file = file_of(name) if name not in read else None
+        read.add(name)
         for node in _unguarded(_tree(file)):
             modules |= {*_outside(node)}
             rest += _beside(node)

@@ -105,8 +105,8 @@ def test_a_dtype_that_save_pretrained_writes_down_is_no_loss():
     before = observed(config={"dtype": "bfloat16", "text.dtype": "bfloat16"})
     copy = observed(config={"dtype": "float32", "text.dtype": "float32"})
     assert cross(copy, first=before)["outcome"] == "same bits"
-    other = observed(config={"dtype": "float16", "text.dtype": "float32"})
-    assert cross(other, first=before)["config"] == ['dtype: "bfloat16" → "float16"']
+    halved = observed(config={"dtype": "float16", "text.dtype": "float32"})
+    assert cross(halved, first=before)["config"] == ['dtype: "bfloat16" → "float16"']
 
 
 def test_of_a_list_the_items_that_changed_are_told():

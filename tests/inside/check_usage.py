@@ -709,7 +709,7 @@ def test_a_streamer_that_gets_no_end_is_seen():
 
 def demanding(made):
     """Return the model with a generate() that makes no cache for a prompt in chunks, as 5.0 has it."""
-    other = copy.copy(made)
+    copied = copy.copy(made)
 
     @functools.wraps(made.generate)
     def generate(ids, **named):
@@ -717,8 +717,8 @@ def demanding(made):
             raise ValueError("Cannot use prefill chunking without a cache")
         return made.generate(ids, **named)
 
-    other.generate = generate
-    return other
+    copied.generate = generate
+    return copied
 
 
 def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():

@@ -81,9 +81,9 @@ def test_a_kind_of_rope_keeps_its_theta_and_stretches_a_text_that_is_shorter_tha
     assert not switches.switches(config | {"rope_parameters": sections}, lambda _: "rope_type")
 
 
-def rows_of(found, refused=frozenset()):
+def rows_of(all_switches, refused=frozenset()):
     """Return the rows of a class that refuses some pairs: of these it takes the second value back."""
-    cover, rows = switches.Cover(found), []
+    cover, rows = switches.Cover(all_switches), []
     while (row := cover.row()) is not None and len(rows) < 1000:
         lost = switches.pairs(row) & refused
         ran = tuple(0 if any(n == b for _, (b, _) in lost) else v for n, v in enumerate(row))
@@ -93,21 +93,23 @@ def rows_of(found, refused=frozenset()):
 
 
 def test_a_pair_that_a_class_refuses_takes_no_other_pair_with_it():
-    found = [Switch((), tuple(Value(f"{n}={v}", {}) for v in range(2))) for n in range(5)]
+    all_switches = [Switch((), tuple(Value(f"{n}={v}", {}) for v in range(2))) for n in range(5)]
     refused = {((1, 1), (3, 1))}
-    ran = {pair for row in [(0,) * 5, *rows_of(found, refused)] for pair in switches.pairs(row)}
+    ran = {
+        pair for row in [(0,) * 5, *rows_of(all_switches, refused)] for pair in switches.pairs(row)
+    }
     assert ran == switches._all_pairs([2] * 5) - refused
 
 
 @given(st.lists(st.integers(2, 5), max_size=7))
 def test_the_rows_have_every_pair_and_are_the_same_again(sizes):
-    found = [
+    all_switches = [
         Switch((), tuple(Value(f"{n}={v}", {}) for v in range(size)))
         for n, size in enumerate(sizes)
     ]
-    rows = rows_of(found)
+    rows = rows_of(all_switches)
     assert len(set(rows)) == len(rows)
-    assert rows == rows_of(found)
+    assert rows == rows_of(all_switches)
     every = [*rows, (0,) * len(sizes)]
     for a, b in combinations(range(len(sizes)), 2):
         assert {(r[a], r[b]) for r in every} == {*product(range(sizes[a]), range(sizes[b]))}
@@ -117,9 +119,9 @@ def test_the_rows_have_every_pair_and_are_the_same_again(sizes):
 
 
 def test_a_row_changes_a_copy_of_the_config_and_says_what():
-    found = switches.switches(CONFIG, lambda name: SOURCES.get(name, ""))
-    row = tuple(int(bool(switch.path)) for switch in found)
-    (choice,) = switches.chosen(found, row)
+    all_switches = switches.switches(CONFIG, lambda name: SOURCES.get(name, ""))
+    row = tuple(int(bool(switch.path)) for switch in all_switches)
+    (choice,) = switches.chosen(all_switches, row)
     assert choice.name == "vision_config.qkv_bias=False"
     changed = switches.changed(CONFIG, [choice, Choice((), Value("x", {"vocab_size": 7}))])
     assert changed["vision_config"] == CONFIG["vision_config"] | {"qkv_bias": False}

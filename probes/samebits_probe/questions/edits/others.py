@@ -166,9 +166,9 @@ def placed(subject: Subject, arguments: Mapping[str, Any], plain: Tensors, done:
         subject.model.save_pretrained(folders[0])
     except Exception as error:  # the round trip has it
         raise LeftOut("a plain save raises") from error
-    given = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
-    given |= {**arguments, "offload_folder": str(folders[2])}
-    model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **given).eval())
+    keywords = source.model_arguments() | {forks.dtype_keyword(): subject.model.dtype}
+    keywords |= {**arguments, "offload_folder": str(folders[2])}
+    model = done.step(EDIT, lambda: model_class.from_pretrained(source.where, **keywords).eval())
     if model is None:
         return
     if not any(tensor.is_meta for tensor in model.parameters()):
