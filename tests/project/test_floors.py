@@ -123,7 +123,7 @@ def test_the_core_of_the_probes_knows_no_question(path):
 
 
 MAY_USE = {
-    "trainer": {"training"},
+    "trainer": {"edits", "training"},
     "pipelines": {"processors"},
     "crossings": {"texts", "processors"},
     "writes": {"crossings"},
