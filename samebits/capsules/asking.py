@@ -79,8 +79,11 @@ def _difference_question(
     if prompts:
         return _forward_question(_simplest(prompts, forwards), reference, values)
     decoded = _differing(result, "decode")
-    if decoded:
-        subject = min(decoded, key=lambda subject: _size(forwards[subject.prompt]))
+    fed = [subject for subject in decoded if subject.prompt in forwards]
+    if decoded and not fed:
+        raise CannotReproduce(f"the reference has no forward of prompt {decoded[0].prompt}")
+    if fed:
+        subject = min(fed, key=lambda subject: _size(forwards[subject.prompt]))
         facts = (reference.signals.greedy or {})[subject.prompt_row]
         return _generate_question(
             subject.prompt, subject.row or 0, len(facts.ids), reference, values

@@ -96,17 +96,22 @@ def questions_of(
         if graft_question.compared:
             fields = graft_question.model_dump(exclude_unset=True)
             graft_questions.append(common.model_copy(update=fields))
-    forwards, distances = reference.signals.forward or {}, _logit_distances(result)
+    distances = _logit_distances(result)
     # the forward with the largest distance first: if nothing restores it, no other is tried
     graft_questions.sort(
         key=lambda graft_question: (
             not decides(result, graft_question.prompt, graft_question.what),
             graft_question.what == "decode",
-            forwards[graft_question.prompt].real_rows is not None,
+            _is_padded(_forward_facts(reference, graft_question.prompt)),
             -distances.get(graft_question.prompt, 0.0) if graft_question.what == "forward" else 0.0,
         )
     )
     return graft_questions
+
+
+def _is_padded(forward: ForwardFacts | None) -> bool:
+    """Return True for a forward with padding; False for none, of a prompt that was only generated from."""
+    return forward is not None and forward.real_rows is not None
 
 
 def _logit_distances(result: CellResult) -> dict[str, float]:

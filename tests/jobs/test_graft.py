@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samebits.capsules.asking import CannotReproduce, query_for
 from samebits.diagnose.verdict import result as compare_cell
 from samebits.grafts.questions import (
     GraftQuestion,
@@ -118,6 +119,22 @@ def test_a_decode_is_asked_to_give_every_step_of_the_reference():
     assert question.donor_expected == tuple(
         tensor_hash(facts.dtype, step.shape, step.tobytes()) for step in steps
     )
+
+
+def test_a_decode_of_a_prompt_without_a_forward_is_asked():
+    """A class whose forward refuses a text may generate from it, as that of Florence-2."""
+    memory = Memory()
+    sides = [
+        (sound(memory, stack, forward={}, greedy={"short": decoded(memory, *ids)}),) * 2
+        for stack, ids in (("4.48", (3, 1, 4)), ("5.x", (3, 1, 5)))
+    ]
+    (reference, _), (candidate, _) = sides
+    result = compare_cell(candidate.cell, sides[1], sides[0], memory)
+    result = result.model_copy(update={"judged": Verdict.DIVERGED})
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert (question.prompt, question.what) == ("short", "decode")
+    with pytest.raises(CannotReproduce, match="the reference has no forward of prompt short"):
+        query_for(result, reference, (candidate, candidate), memory)
 
 
 def test_steps_behind_another_token_are_not_expected_of_the_cell():
