@@ -137,3 +137,40 @@ def test_what_does_not_generate_has_no_meaning():
     made.can_generate = lambda: False
     reason = raised(NoMeaning, ask, made)
     assert "does not generate" in str(reason)
+
+
+class Outer(transformers.LlamaForCausalLM):
+    """Its generate() is that of a part, as that of Florence-2's own code."""
+
+    by_embeddings = False
+
+    def generate(self, input_ids, **kwargs):
+        if self.by_embeddings:
+            embeddings = self.part.get_input_embeddings()(input_ids)
+            return self.part.generate(inputs_embeds=embeddings, **kwargs)
+        return self.part.generate(input_ids, **kwargs)
+
+
+def outer(seed=0, **settings):
+    part = model(seed)
+    made = Outer(part.config).eval()
+    made.part = part
+    for name, value in settings.items():
+        setattr(part.generation_config, name, value)
+    return made
+
+
+def test_where_a_part_generates_its_settings_and_its_forward_count():
+    plain, changed = ask(outer(seed=1)), ask(outer(repetition_penalty=1.5))
+    # of a part with other weights: the logits are those of the table
+    assert plain["ways"] == ask(model())["ways"]
+    assert (plain["config"] | changed["config"])["repetition_penalty"] == 1.5
+    assert plain["config"].get("repetition_penalty") != 1.5
+    assert changed["ways"]["greedy"]["scores"] != plain["ways"]["greedy"]["scores"]
+
+
+def test_of_a_part_that_is_fed_embeddings_only_the_settings_are_compared():
+    made = outer(no_repeat_ngram_size=3)
+    made.by_embeddings = True
+    answer = ask(made)
+    assert (answer["ways"], answer["config"]["no_repeat_ngram_size"]) == ({}, 3)

@@ -8,7 +8,7 @@ from samebits.records.comparison import Difference
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side
-from samebits.reports.cell.cause import kind_words
+from samebits.reports.cell.cause import kind_words, shown_cause
 from samebits.reports.formats.github import summary, workflow_commands
 from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
@@ -158,6 +158,15 @@ def test_the_cause_of_what_decides_is_named_and_not_the_rounding_before_it(name)
     text = places(report(DECIDING, cause=rounding.model_copy(update={"beyond": CAUSE})))[name]
     assert "softmax rounds" not in text
     assert "another difference" not in text
+
+
+@pytest.mark.parametrize(("kind", "named"), [("memory", "operation"), ("buffer", "buffer")])
+def test_a_place_in_memory_is_no_cause_of_what_float64_leaves(kind, named):
+    """A processor that 5.24 leaves out was passed over for the layout of an lm_head, which only rounds."""
+    beyond = CAUSE.model_copy(update={"kind": kind})
+    sample = report(DECIDING, cause=CAUSE.model_copy(update={"beyond": beyond}))
+    cell = next(cell for row in sample.rows for cell in row.cells if cell.cause is not None)
+    assert shown_cause(cell).kind == named
 
 
 def test_the_head_has_the_figure_of_what_decides():

@@ -58,8 +58,12 @@ def causes_of(cell: CellResult) -> Markdown:
 
 
 def shown_cause(cell: CellResult) -> Cause | None:
-    """Return the one cause to name: of what decides if there is one, and of more than rounding."""
-    causes = [cause for cause in (cell.cause and cell.cause.beyond, cell.cause) if cause]
+    """Return the one cause to name: of what decides if there is one, and of more than rounding.
+
+    A place in memory only rounds, so it is none of a difference that float64 leaves, where the trace shows another one.
+    """
+    both = [cause for cause in (cell.cause and cell.cause.beyond, cell.cause) if cause]
+    causes = [cause for cause in both if cause.kind != "memory"] or both
     return next((cause for cause in causes if cause.decides), causes[0] if causes else None)
 
 

@@ -8,10 +8,12 @@ processors, criteria to stop, drafts.
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
+from unittest import mock
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.inputs import text_config
@@ -55,17 +57,45 @@ def generation(subject: Subject) -> Facts:
     prompt = subject.ids("generation", PROMPT_LENGTH)
     # a text that repeats itself has something to look up
     prompt = torch.cat([prompt, prompt], dim=1)
-    config = _config(subject)  # first: assisted decoding writes into the model's own
-    ways = {"greedy": _run(subject, "greedy", prompt, GREEDY | {"eos_token_id": None})}
-    tokens = ways["greedy"]["tokens"][0] if ways["greedy"]["tokens"] else []
-    for way, arguments in _ways(subject, tokens).items():
-        ways[way] = _run(subject, way, prompt, arguments)
+    part = _generating(model, prompt)
+    config = _config(part)  # first: assisted decoding writes into the model's own
+    try:
+        ways = _all_ways(subject, part, prompt)
+    except NoMeaning:
+        if part is model:
+            raise
+        ways = {}  # a part that is fed embeddings has no table
     return {
         "prompt": tensor_hash(prompt),
         "config": config,
         "ways": ways,
         "processors": processors(),
     }
+
+
+def _generating(model: Any, prompt: torch.Tensor) -> Any:
+    """Return the model, or its part whose ``generate()`` the model's own one calls, as that of BLIP-2 does."""
+    if type(model).generate is GenerationMixin.generate:
+        return model
+    prepare, makers = GenerationMixin._prepare_generation_config, list[Any]()
+
+    def noted(maker: Any, *args: Any, **kwargs: Any) -> Any:
+        makers.append(maker)
+        return prepare(maker, *args, **kwargs)
+
+    mask = torch.ones_like(prompt)
+    patched = mock.patch.object(GenerationMixin, prepare.__name__, noted)
+    with patched, suppress(Exception):  # the ways say what it raises
+        model.generate(prompt.clone(), attention_mask=mask, max_new_tokens=1, pad_token_id=0)
+    return makers[0] if makers else model
+
+
+def _all_ways(subject: Subject, part: Any, prompt: torch.Tensor) -> Facts:
+    ways = {"greedy": _run(subject, part, "greedy", prompt, GREEDY | {"eos_token_id": None})}
+    tokens = ways["greedy"]["tokens"][0] if ways["greedy"]["tokens"] else []
+    for way, arguments in _ways(subject, tokens).items():
+        ways[way] = _run(subject, part, way, prompt, arguments)
+    return ways
 
 
 def _ways(subject: Subject, greedy: list[int]) -> dict[str, Facts]:
@@ -107,15 +137,15 @@ def _likely(subject: Subject, token: int) -> list[int]:
     return sorted(torch.topk(row, _N_ENDS).indices.tolist())
 
 
-def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> Facts:
+def _run(subject: Subject, part: Any, way: str, prompt: torch.Tensor, arguments: Facts) -> Facts:
     table = Table(by_step=way not in _DRAFTS)
     end = arguments.get("eos_token_id")
-    config = copy.deepcopy(subject.model.generation_config)
+    config = copy.deepcopy(part.generation_config)
     facts: Facts = {"end": end, "tokens": []}
     torch.default_generator.manual_seed(SEED)
     before = torch.default_generator.get_state()
     try:
-        with subject.model.register_forward_hook(table, with_kwargs=True):
+        with part.register_forward_hook(table, with_kwargs=True):
             output = subject.model.generate(
                 prompt.clone(),
                 attention_mask=torch.ones_like(prompt),
@@ -130,7 +160,7 @@ def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> 
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return facts | {"refused": error_text(error)}
     finally:
-        subject.model.generation_config = config
+        part.generation_config = config
     drew = tensor_hash(before) != tensor_hash(torch.default_generator.get_state())
     values = getattr(output, "sequences_scores", None)
     facts |= {"tokens": output.sequences.tolist(), "fed": table.fed, "drew": drew}
@@ -141,11 +171,11 @@ def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> 
     return facts | {"scores": [tensor_hash(scores + 0.0) for scores in output.scores or ()]}
 
 
-def _config(subject: Subject) -> Facts:
+def _config(part: Any) -> Facts:
     """Return what generate() uses without arguments, as far as it is not None."""
-    config = getattr(subject.model, "generation_config", None)
+    config = getattr(part, "generation_config", None)
     try:
-        prepared = subject.model._prepare_generation_config(None)  # as generate() does
+        prepared = part._prepare_generation_config(None)  # as generate() does
         config = prepared[0] if isinstance(prepared, tuple) else prepared
     except Exception:  # noqa: BLE001, S110  then the fields as they were read
         pass
