@@ -143,5 +143,6 @@ def test_an_exception_of_one_release_counts_only_if_the_probe_does(cells, report
     informed = cells["told-of-fall"]
     assert informed.verdict == "identical"
     assert (
-        "raised here: ValueError: planted (falls.py:5)" in signal(informed, "falls").items[0].note
+        "raised in the candidate: ValueError: planted (falls.py:5)"
+        in signal(informed, "falls").items[0].note
     )
