@@ -83,10 +83,14 @@ def _generating(model: Any, prompt: torch.Tensor) -> Any:
         makers.append(maker)
         return prepare(maker, *args, **kwargs)
 
+    parts = [part for part in model.modules() if getattr(part, "generation_config", None)]
+    settings = [copy.deepcopy(part.generation_config) for part in parts]
     mask = torch.ones_like(prompt)
     patched = mock.patch.object(GenerationMixin, prepare.__name__, noted)
     with patched, suppress(Exception):  # the ways say what it raises
         model.generate(prompt.clone(), attention_mask=mask, max_new_tokens=1, pad_token_id=0)
+    for part, config in zip(parts, settings, strict=True):
+        part.generation_config = config
     return makers[0] if makers else model
 
 
