@@ -181,14 +181,23 @@ def test_placeholders_that_become_another_number_of_tokens_are_named(signals):
 def only_case(signals, name):
     """Return the code of the only finding, and the names of all cases in which the two releases differ."""
     (finding,) = of_texts_and_images(signals, name)
+    return finding.code, differing_cases(signals, name)
+
+
+def differing_cases(signals, name):
+    """Return the cases for which both releases have outputs, and other ones."""
     old, new = (signals[stack][name].parts["processor"].cases for stack in (OLD, NEW))
     both = {c for c in old if c in new and old[c].outputs and new[c].outputs}
-    return finding.code, {c for c in both if old[c].outputs != new[c].outputs}
+    return {c for c in both if old[c].outputs != new[c].outputs}
 
 
 def test_an_alpha_channel_reaches_the_whole_processor(signals):
-    """5.x puts it on white, as the image processor alone shows."""
-    assert only_case(signals, "llava") == ("SB833", {"a text and an image, RGBA"})
+    """5.x puts it on white, as the image processor alone shows; it refuses a text without its image."""
+    assert differing_cases(signals, "llava") == {"a text and an image, RGBA"}
+    assert {f.code: f.where for f in of_texts_and_images(signals, "llava")} == {
+        "SB833": "processor: a text and an image, RGBA",
+        "SB836": "processor: a text that names an image, alone",
+    }
 
 
 def test_a_processor_is_asked_at_the_placeholder_that_it_takes(signals):
