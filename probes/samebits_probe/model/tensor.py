@@ -7,6 +7,7 @@ bytes. The hash is BLAKE3 over dtype, shape and bytes (samebits_wire/tensors.py)
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,11 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     # eight times as fast as comparing copies of parts, and the tensors never pass through numpy
     pointers = first_bytes.data_ptr(), second_bytes.data_ptr()
     return bool(_memcmp(*pointers, first_bytes.numel()) == 0)
+
+
+def same_tensors(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
+    """Return True if both have the same names, and the same bytes under each."""
+    return first.keys() == second.keys() and all(same_bytes(t, second[n]) for n, t in first.items())
 
 
 def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:

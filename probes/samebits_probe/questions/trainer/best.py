@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Mapping
 from typing import Any
 
-from samebits_probe.model.tensor import same_bytes
+from samebits_probe.model.tensor import same_tensors
 from samebits_probe.process import progress
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.trainer.trainer import (
@@ -29,7 +28,7 @@ Facts = dict[str, Any]
 STRATEGIES = ("steps", "best")
 """Values of ``save_strategy`` with which the best checkpoint can be loaded; epochs are saved as steps are."""
 METRICS = {1: 0.2, 2: 0.9, 3: 0.5, 4: 0.1}
-"""Step -> the metric of its evaluation, of which more is better."""
+"""Step -> the metric of its evaluation; a larger one is better."""
 _METRIC = "given"
 
 
@@ -53,7 +52,7 @@ def _ended(learner: Learner, rows: Rows, where: Places, strategy: str) -> Facts:
         return {"refused": raised(error)}
     return {
         "best": max(METRICS, key=METRICS.__getitem__),
-        "steps": [step for step, held in at.items() if _are_same(held, behind)],
+        "steps": [step for step, held in at.items() if same_tensors(held, behind)],
     }
 
 
@@ -95,7 +94,3 @@ def _train(watch: Watch, where: Places, stop: Stop, strategy: str, at: dict[int,
     trainer.train()
     if stop.refused is not None:
         raise stop.refused
-
-
-def _are_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    return all(same_bytes(tensor, second[name]) for name, tensor in first.items())

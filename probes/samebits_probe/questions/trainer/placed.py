@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from samebits_probe.model import load
-from samebits_probe.model.tensor import same_bytes
+from samebits_probe.model.tensor import same_tensors
 from samebits_probe.process import progress
 from samebits_probe.questions.edits.others import PLACES, placed
 from samebits_probe.questions.edits.subject import Done, Subject, Tensors, state
@@ -29,7 +29,7 @@ def places(model: Any, source: load.Source, kwargs: Facts) -> dict[str, Facts]:
         outputs = [Subject(each, source, kwargs, Path()).forward() for each in (plain, again)]
     except Exception:  # noqa: BLE001  other questions have it
         return {}
-    if not (_are_same(state(plain), state(again)) and _are_same(*outputs)):
+    if not (same_tensors(state(plain), state(again)) and same_tensors(*outputs)):
         return {}
     return {
         call: _asked(Subject(plain, source, kwargs, Path()), call, outputs[0]) for call in PLACES
@@ -41,7 +41,3 @@ def _asked(subject: Subject, call: str, plain: Tensors) -> Facts:
     with tempfile.TemporaryDirectory() as folder, done.leaving_out():
         placed(subject._replace(folder=Path(folder)), PLACES[call], plain, done)
     return done.content()
-
-
-def _are_same(first: Tensors, second: Tensors) -> bool:
-    return first.keys() == second.keys() and all(same_bytes(t, second[n]) for n, t in first.items())

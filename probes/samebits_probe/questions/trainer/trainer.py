@@ -67,7 +67,7 @@ ONE_BATCH = Plan("one batch", ROWS, 1)
 PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 _SMOOTHED = (Plan("smoothed, one batch", ROWS, 1, 0.1), Plan("smoothed, accumulated", 1, ROWS, 0.1))
 _LEFT_OVER = (Plan("batches and a rest", 3, 1), Plan("accumulated and a rest", 1, 3))
-"""Two steps, of which the second one has one row alone."""
+"""Two steps; the second has a single row."""
 _COMPARED = (ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 SMOOTHED = "Trainer with label smoothing: rows accumulated = one batch"
@@ -259,7 +259,7 @@ class Bench:
         return batches, accumulated
 
     def _of_means(self, learner: Learner) -> Bench:
-        """Return what trains rows of which accumulated ones are to teach what they teach as a batch.
+        """Return a bench whose rows have the same gradients accumulated as in one batch.
 
         Raises:
             NoMeaning: they are not.
