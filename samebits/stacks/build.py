@@ -548,6 +548,11 @@ def transformers_folder(stack: Stack) -> Path:
     return _site_packages(environment_folder(stack)) / "transformers"
 
 
+def own_folder(stack: Stack) -> Path:
+    """Return the folder of a stack's environment, or copy of sources, for files whose name starts with ``samebits-``."""
+    return Path(stack.source).parent if stack.source is not None else environment_folder(stack)
+
+
 def interpreter_of(folder: Path) -> Path:
     """Return the interpreter of the environment in a folder."""
     return folder / "bin" / "python"

@@ -1,18 +1,17 @@
 """Which steps are looked at: from each stack of a model to the next one.
 
-What the files of a release define is kept, as to read them takes seconds; so are the steps themselves.
+What the files of a release define is kept beside its environment, as to read them takes seconds; the
+steps are kept in the work folder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from samebits.base.digests import digest_of_file
 from samebits.jobs.common import ReadyCell
 from samebits.matrix.plan import PlannedRow, first_on_cpu
 from samebits.questions.changes.compare import Side, changed_frames, step
@@ -21,7 +20,6 @@ from samebits.questions.changes.records import (
     CHANGES,
     KEPT,
     ChangesOfRow,
-    SourcesFile,
     Step,
     StepFile,
 )
@@ -30,18 +28,19 @@ from samebits.questions.question import RowName, Run
 from samebits.records.comparison import CellResult
 from samebits.records.question import Answer, keys
 from samebits.records.record import read_record
-from samebits.records.result import JobFile
-from samebits.stacks.build import transformers_folder
+from samebits.stacks.build import own_folder, transformers_folder
 from samebits.storage.receipt import source_digest
 
 Cells = dict[str, list["ReadyCell"]]
 """Stack -> the cells of one model, in all variants; oldest stack first."""
+SOURCES = "samebits-sources"
+"""Folder beside an environment, or a copy of sources, with what its files define."""
 
 
 async def ask(run: Run) -> dict[RowName, ChangesOfRow]:
     """Compare the sources of each two neighbouring stacks, for every model that ran in both."""
     rows = first_on_cpu(run.plan, lambda model: run.matrix.model(model).asks(CHANGES.name))
-    shelf = Shelf(run)
+    shelf = Shelf()
     cells = {RowName(row.model, str(row.variant)): await _cells(run, row) for row in rows}
     by_pair: dict[tuple[str, str], list[RowName]] = {}
     for row, stacks in cells.items():
@@ -98,48 +97,28 @@ def of_cell(result: CellResult, answers: Mapping[str, Answer]) -> CellResult:
 
 
 class Shelf:
-    """The releases whose sources are in memory, and the files that keep them."""
+    """The releases whose sources are in memory."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._releases: dict[str, tuple[Path, Release]] = {}
+    def __init__(self) -> None:
+        self._releases: dict[str, Release] = {}
 
     def release(self, stack: str, cell: ReadyCell) -> Release:
         """Return the sources of a stack."""
         if stack not in self._releases:
-            cache = self._run.lab.cache
-            folder = transformers_folder(cell.stack)
-            path = cache.path(KEPT.folder, facts=_facts() | {"release": _digest(folder)})
-            cache.dependencies.file(path)
-            self._releases[stack] = path, Release(folder, read_record(path, SourcesFile))
-        return self._releases[stack][1]
+            folder, own = transformers_folder(cell.stack), own_folder(cell.stack)
+            self._releases[stack] = Release(folder, own / SOURCES)
+        return self._releases[stack]
 
     def leave(self, wanted: frozenset[str]) -> None:
         """Keep and forget the sources of all stacks but some, as those of thirty are large."""
-        for stack in [*self._releases]:
-            path, release = self._releases[stack]
-            if stack in wanted:
-                continue
-            if (file := release.to_keep()) is not None:
-                _keep(self._run, path, file)
-            del self._releases[stack]
+        for stack in self._releases.keys() - wanted:
+            self._releases.pop(stack).keep()
 
 
-def _keep(run: Run, path: Path, file: JobFile) -> None:
+def _keep(run: Run, path: Path, file: StepFile) -> None:
     with contextlib.suppress(OSError):  # without room on the disk the next run reads them again
         run.store.write_json(path, file.model_dump_json())
     run.lab.cache.dependencies.file(path)
-
-
-def _facts() -> dict[str, object]:
-    return {"samebits": source_digest(), "python": sys.version_info[:2]}
-
-
-def _digest(folder: Path) -> str:
-    """Return the digest of a package's list of files, which has their hashes; else of its place."""
-    for record in folder.parent.glob("transformers-*.dist-info/RECORD"):
-        return digest_of_file(record)
-    return str(folder)
 
 
 def _off(run: Run, row: RowName) -> set[str]:
@@ -164,7 +143,12 @@ async def _step(run: Run, row: RowName, sides: Cells, shelf: Shelf) -> Step | No
     """Return the step of a model, which is kept; None: no function was recorded in one of the stacks."""
     jobs = [_of_jobs(run, cells) for cells in sides.values()]
     keys = [[run.capture_key(cell) for cell in cells] for cells in sides.values()]
-    facts = _facts() | {"jobs": jobs, "keys": keys, "off": sorted(_off(run, row))}
+    facts = {
+        "samebits": source_digest(),
+        "jobs": jobs,
+        "keys": keys,
+        "off": sorted(_off(run, row)),
+    }
     cache = run.lab.cache
     path = cache.path(KEPT.folder, row.model, facts=facts)
     file = None if cache.fresh else read_record(path, StepFile)

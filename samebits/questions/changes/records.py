@@ -97,20 +97,20 @@ class StepFile(JobFile):
     """None: no function was recorded in one of the stacks."""
 
 
-class SourcesFile(JobFile):
-    """What the files of one release define, kept for later runs."""
+class SourceFile(JobFile):
+    """What one file of a release defines, kept beside the environment for every later run on it."""
 
-    format: Literal["samebits-sources"] = "samebits-sources"
-    format_version: Literal[3] = 3
-    # History: 1: first. 2: what files import, and statements. 3: what an import calls, and fields of the config.
-    sources: dict[str, Source] = Field(default_factory=dict)
-    """File of transformers -> its definitions."""
-    unread: tuple[str, ...] = ()
-    """Files that the host's Python cannot read."""
-    imported: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """File of transformers -> the files of transformers that it imports."""
-    statements: dict[str, dict[str, tuple[Statement, ...]]] = Field(default_factory=dict)
-    """File of transformers -> function -> its statements, of those that another release has otherwise."""
+    format: Literal["samebits-definitions"] = "samebits-definitions"
+    format_version: Literal[1] = 1
+    read_with: str
+    """Digest of the release, and of the code that read it."""
+    source: Source
+    is_unread: bool = False
+    """True if the host's Python cannot read the file."""
+    imported: tuple[str, ...] = ()
+    """Files of transformers that it imports."""
+    statements: dict[str, tuple[Statement, ...]] = Field(default_factory=dict)
+    """Function -> its statements, of those that another release has otherwise."""
 
 
 CHANGES_NAME = "changes"

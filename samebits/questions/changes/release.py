@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
+from samebits.base.digests import digest_of, digest_of_file
 from samebits.questions.changes import parts, source
 from samebits.questions.changes.parts import Statement
-from samebits.questions.changes.records import SourcesFile
+from samebits.questions.changes.records import SourceFile
 from samebits.questions.changes.source import Function, Source
+from samebits.records.record import read_record
+from samebits_wire import regions, seal
+from samebits_wire.atomic import replace
 
 _NONE = source.Source({}, (), {})
 
@@ -16,56 +23,69 @@ _NONE = source.Source({}, (), {})
 class Release:
     """The folder of transformers in an environment; each file is read once.
 
-    Or one with other packages; ``package`` is then ''.
+    Or one with other packages; ``package`` is then ''. What is read is kept in the folder ``shelf``, if there is one.
     """
 
     def __init__(
-        self, folder: Path, kept: SourcesFile | None = None, package: str = "transformers"
+        self, folder: Path, shelf: Path | None = None, package: str = "transformers"
     ) -> None:
-        self._folder, self._package = folder, package
-        kept = kept or SourcesFile()
-        self._sources: dict[str, Source] = dict(kept.sources)
-        self.unread: set[str] = set(kept.unread)
-        """Files that this interpreter cannot read as Python."""
-        self._imported: dict[str, tuple[str, ...]] = dict(kept.imported)
+        self._folder, self._shelf, self._package = folder, shelf, package
+        self._read_with = digest_of([_readers(), _installed(folder)]) if shelf else ""
+        self._files: dict[str, SourceFile] = {}
         self._functions: dict[str, dict[str, Function]] = {}
-        self._statements: dict[str, dict[str, tuple[Statement, ...]]] = {
-            file: dict(of_file) for file, of_file in kept.statements.items()
-        }
-        self._has_read = False
+        self._new: set[str] = set()
 
-    def to_keep(self) -> SourcesFile | None:
-        """Return what was read, for a later run; None if it was all kept before."""
-        if not self._has_read:
-            return None
-        return SourcesFile(
-            sources=self._sources,
-            unread=tuple(sorted(self.unread)),
-            imported=self._imported,
-            statements=self._statements,
-        )
+    def keep(self) -> None:
+        """Write what was read, for a later run; two that write at a time write the same."""
+        if self._shelf is None:
+            return
+        with contextlib.suppress(OSError):  # without room or right the next run reads it again
+            for file in self._new:
+                text = seal.sealed(self._files[file].model_dump_json())
+                replace(_place(self._shelf, file), text, lasting=False)
+        self._new.clear()
+
+    @property
+    def unread(self) -> set[str]:
+        """Files that this interpreter cannot read as Python."""
+        return {file for file, of_file in self._files.items() if of_file.is_unread}
 
     def source(self, file: str) -> Source:
         """Return what a file defines; nothing if there is no such file, or it cannot be read."""
-        if file not in self._sources:
-            self._has_read = True
-            try:
-                self._sources[file] = source.read((self._folder / file).read_bytes(), file)
-            except OSError:
-                self._sources[file] = _NONE
-            except (SyntaxError, ValueError):
-                self._sources[file] = _NONE
-                self.unread.add(file)
-        return self._sources[file]
+        return self._file(file).source
+
+    def _file(self, file: str) -> SourceFile:
+        if file not in self._files:
+            kept = read_record(_place(self._shelf, file), SourceFile) if self._shelf else None
+            if kept is None or kept.read_with != self._read_with:
+                kept = self._read(file)
+                self._new.add(file)
+            self._files[file] = kept
+        return self._files[file]
+
+    def _read(self, file: str) -> SourceFile:
+        read_with = self._read_with
+        try:
+            read = source.read((self._folder / file).read_bytes(), file)
+        except OSError:
+            return SourceFile(read_with=read_with, source=_NONE)
+        except (SyntaxError, ValueError):
+            return SourceFile(read_with=read_with, source=_NONE, is_unread=True)
+        resolved = (self._resolved(file, name) for name in read.imports)
+        imported = tuple(dict.fromkeys(filter(None, resolved)))
+        return SourceFile(read_with=read_with, source=read, imported=imported)
 
     def statements(self, file: str, name: str) -> tuple[Statement, ...]:
         """Return the statements of a function; none if the file cannot be read."""
-        of_file = self._statements.setdefault(file, {})
-        if name not in of_file:
-            self._has_read = True
+        of_file = self._file(file)
+        if name not in of_file.statements:
+            self._new.add(file)
             function = self._functions_of(file).get(name)
-            of_file[name] = tuple(parts.statements(function)) if function is not None else ()
-        return of_file[name]
+            read = tuple(parts.statements(function)) if function is not None else ()
+            statements = of_file.statements | {name: read}
+            self._files[file] = of_file.model_copy(update={"statements": statements})
+            return read
+        return of_file.statements[name]
 
     def _functions_of(self, file: str) -> dict[str, Function]:
         if file not in self._functions:
@@ -86,15 +106,8 @@ class Release:
             file = rest.pop()
             if file not in reached:
                 reached.add(file)
-                rest += filter(counts, self._imports(file))
+                rest += filter(counts, self._file(file).imported)
         return reached
-
-    def _imports(self, file: str) -> tuple[str, ...]:
-        if file not in self._imported:
-            self._has_read = True
-            imported = (self._resolved(file, name) for name in self.source(file).imports)
-            self._imported[file] = tuple(dict.fromkeys(filter(None, imported)))
-        return self._imported[file]
 
     def _resolved(self, file: str, name: str) -> str:
         """Return the file of a module that another file imports; '' if it is not of transformers.
@@ -106,6 +119,24 @@ class Release:
         if path and not (self._package and path.startswith("models")):
             candidates.append(f"{path}/__init__.py")
         return next((file for file in candidates if (self._folder / file).is_file()), "")
+
+
+@cache
+def _readers() -> str:
+    """Return the digest of what reads a file: this Python, and the code that does it."""
+    code = [digest_of_file(Path(str(module.__file__))) for module in (source, parts, regions)]
+    return digest_of([code, sys.version_info[:2]])
+
+
+def _installed(folder: Path) -> str:
+    """Return the digest of a package's list of files, which has their hashes; else of its place."""
+    for record in folder.parent.glob("transformers-*.dist-info/RECORD"):
+        return digest_of_file(record)
+    return str(folder)
+
+
+def _place(shelf: Path, file: str) -> Path:
+    return shelf / f"{file.replace('/', '.')}.json"
 
 
 def _absolute(file: str, name: str, package: str) -> Iterator[str]:

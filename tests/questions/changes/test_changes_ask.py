@@ -78,9 +78,9 @@ def sources(tmp_path, monkeypatch):
         path = tmp_path / stack / "models/tiny/modeling_tiny.py"
         path.parent.mkdir(parents=True)
         path.write_text(SOURCE.format(*operators))
-    monkeypatch.setattr(
-        sys.modules[ask.__module__], "transformers_folder", lambda stack: tmp_path / stack.id
-    )
+    module = sys.modules[ask.__module__]
+    monkeypatch.setattr(module, "transformers_folder", lambda stack: tmp_path / stack.id)
+    monkeypatch.setattr(module, "own_folder", lambda stack: tmp_path / "environments" / stack.id)
     return tmp_path
 
 
@@ -113,11 +113,30 @@ def test_a_fresh_run_looks_again(sources):
 
 def test_what_a_release_defines_is_read_once_and_kept(sources, monkeypatch):
     first = asked(FakeRun(sources))
-    for step in sources.glob("changes/*/*.json"):
+    for step in sources.glob("changes/*.json"):
         step.unlink()  # of this model; another one comes to the same releases
     for reader in (release.source, release.parts):
         monkeypatch.setattr(reader, "read", lambda *_: pytest.fail("a file was read again"))
     assert asked(FakeRun(sources)) == first
+
+
+@pytest.mark.parametrize("why", ["another release", "a damaged file", "nowhere to keep it"])
+def test_what_was_kept_is_not_taken_for_what_is_installed(sources, why):
+    installed = sources / "transformers-5.dist-info/RECORD"
+    installed.parent.mkdir()
+    installed.write_text("first")
+    if why == "nowhere to keep it":
+        (sources / "environments").write_text("a file in the place of the folder")
+    before = asked(FakeRun(sources))
+    path = sources / "5.2/models/tiny/modeling_tiny.py"
+    path.write_text(path.read_text().replace("x + 1", "x * 1"))
+    if why == "another release":
+        installed.write_text("second")
+    for kept in sources.glob("environments/*/*/*") if why == "a damaged file" else ():
+        kept.write_text(kept.read_text()[:-20])
+    for step in sources.glob("changes/*.json"):
+        step.unlink()
+    assert asked(FakeRun(sources)) != before
 
 
 def test_a_stack_that_is_on_another_machine_has_no_step(sources, monkeypatch):
