@@ -24,7 +24,7 @@ class Sighting(NamedTuple):
     of_reference: bool = False
     """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
     of_prompts: tuple[str, ...] | None = None
-    """The prompts whose numbers it may explain, such as the padded ones; None for all."""
+    """The prompts whose numbers it may explain, such as the padded ones; None for all, () for none."""
     follows: frozenset[str] = frozenset()
     """Defects of which it is a consequence, so that it is no finding beside one of them."""
 

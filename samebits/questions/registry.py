@@ -267,6 +267,8 @@ def _fits(finding: Finding, result: CellResult) -> bool:
         return False
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
+    if finding.of_prompts == ():
+        return False
     if finding.of_prompts is not None and any(
         decider.subject.prompt not in finding.of_prompts for decider in _first_deciders(result)
     ):

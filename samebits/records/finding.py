@@ -64,7 +64,7 @@ class Finding(Record):
     of_reference: bool = False
     """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
     of_prompts: tuple[str, ...] | None = None
-    """The prompts whose numbers it may explain, such as the padded ones; None for all."""
+    """The prompts whose numbers it may explain, such as the padded ones; None for all, () for none."""
 
     @property
     def of_saving(self) -> bool:

@@ -2335,6 +2335,20 @@ def test_what_generate_does_otherwise_is_named(code, changed, where):
     assert codes(Case(used(generation=GENERATED), reference=reference)) == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "of_prompts"),
+    [("top_p", 0.5, ()), ("num_beams", 2, ()), ("repetition_penalty", 2.0, None)],
+)
+def test_a_default_that_the_greedy_decode_names_is_not_why_its_tokens_differ(
+    field, value, of_prompts
+):
+    """BART's checkpoint without forced_eos_token_id: another last token from 5.0 on, from the same logits."""
+    reference = used("4.48", generation=GENERATED)
+    changed = GENERATED | {"config": GENERATED["config"] | {field: value}}
+    (found,) = findings(Case(used(generation=changed), reference=reference))
+    assert (found.where, found.of_prompts) == (f"generation_config: {field}", of_prompts)
+
+
 FLOAT8 = "TypeError: Unsupported dtype float8_e4m3fn"
 
 

@@ -76,6 +76,16 @@ def test_broken_padding_explains_no_prompt_without_padding(of_prompts, subject, 
     assert codes(("logits", subject), findings=(found,)) == named
 
 
+@pytest.mark.parametrize(("of_prompts", "named"), [(None, ["SB821"]), ((), [])])
+@pytest.mark.parametrize("signal", ["decode", "greedy"])
+def test_a_default_of_generate_explains_tokens_unless_the_greedy_decode_names_it(
+    of_prompts, named, signal
+):
+    found = finding("SB821", of_prompts=of_prompts)
+    assert codes((signal, PLAIN), findings=(found,)) == named
+    assert codes(("logits", PLAIN), (signal, PLAIN), findings=(found,)) == []
+
+
 def test_a_defect_of_the_reference_that_the_candidate_shows_accuses_the_reference():
     result = differing(("logits", PLAIN))
     for of_reference, stack in ((True, "4.48"), (False, "5.23")):

@@ -283,6 +283,16 @@ def test_an_output_that_holds_another_tensor_accuses_no_release(other, wrong):
     assert bool(faults(report.rows[0], report)) is bool(other)
 
 
+def test_another_default_of_generate_accuses_no_release():
+    named = Explanation(code="SB821", where="generation_config: forced_eos_token_id", stack=NEW)
+    cell = diverged(step("greedy", 0.0, 0.0), explained_by=(named,))
+    found = answer(one(cell, rules=texts(["SB821"])))
+    assert found.side.wrong == ""
+    assert found.side.why.startswith("not known: generate() has different defaults (SB821, ")
+    assert named.where in found.side.why
+    assert found.do.startswith("Name the field")
+
+
 def test_a_checkpoint_that_contradicts_its_config_accuses_no_release():
     tied = Explanation(code="SB406", where="lm_head.weight", stack=OLD)
     cell = diverged(step("logits", 1.0, 1.0), explained_by=(tied,))

@@ -62,6 +62,16 @@ _SHOWN = 8
 _GIVEN = {"do_sample", "num_beams", "eos_token_id", "max_length", "max_new_tokens"}
 """Fields that every way but ``defaults`` names."""
 _OF_BEAMS = ("early_stopping", "length_penalty")
+_NOT_OF_GREEDY = {
+    *OF_SAMPLING,
+    *_OF_BEAMS,
+    "do_sample",
+    "num_beams",
+    "max_length",
+    "max_new_tokens",
+    "bos_token_id",
+}
+"""Fields without an effect on the greedy decode of a cell: it names them, or gives the first ids itself."""
 
 
 class OtherValue(NamedTuple):
@@ -84,6 +94,11 @@ def defaults(reference: GenerationSignal, candidate: GenerationSignal) -> Iterat
         values = [_value(side.get(name), neutral) for side in sides]
         if values[0] != values[1]:
             yield OtherValue(name, *map(repr, values))
+
+
+def decides_greedy(other: OtherValue) -> bool:
+    """Return True if a default that differs decides which tokens the greedy decode of a cell takes."""
+    return other.name not in _NOT_OF_GREEDY
 
 
 def _value(value: object, neutral: object) -> object:

@@ -29,8 +29,13 @@ _MAX_LINES = 6
 """Differences of one finding that the evidence shows, two lines each."""
 
 
-def _differing(where: str, compare_both: Compare) -> Check:
-    """Return a check for a comparison of both sides' answers; the first difference names it."""
+def _differing(
+    where: str, compare_both: Compare, explains: Callable[[OtherValue], bool] = lambda _: True
+) -> Check:
+    """Return a check for a comparison of both sides' answers; the first difference names it.
+
+    ``explains`` tells whether a difference may be why the cell's own tokens differ.
+    """
 
     def check(case: Case) -> Iterator[Sighting]:
         reference, candidate = signal_of(case.reference), signal_of(case.capture)
@@ -47,7 +52,8 @@ def _differing(where: str, compare_both: Compare) -> Check:
         if len(others) > _MAX_LINES:
             lines.append(f"and {len(others) - _MAX_LINES} more")
         lines += seen_with(candidate.asked_of)
-        yield Sighting(f"{where}: {others[0].name}", tuple(lines))
+        of_prompts = None if any(map(explains, others)) else ()
+        yield Sighting(f"{where}: {others[0].name}", tuple(lines), of_prompts=of_prompts)
 
     return check
 
@@ -118,7 +124,11 @@ def _distances(second: SecondCall) -> tuple[str, ...]:
 
 
 RULES = (
-    Rule("SB821", _differing("generation_config", compare.defaults)),
+    Rule(
+        "SB821",
+        _differing("generation_config", compare.defaults, compare.decides_greedy),
+        explains=frozenset({"decode", "greedy"}),
+    ),
     Rule("SB822", _differing("generate()", compare.choices)),
     Rule("SB823", _differing("logits processor", compare.processors)),
     Rule("SB824", _differing("generate()", compare.refusals)),

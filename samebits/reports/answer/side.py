@@ -34,8 +34,11 @@ _CONTRADICTIONS = {
     "SB322": "the index of the checkpoint contradicts its shards",
 }
 """Files that contradict each other, so that no release can know which is meant."""
-_OTHER_OUTPUT = "SB912"
-"""Layers and logits are the same, and an output holds another tensor: which one is meant only its reader knows."""
+_OF_NO_SIDE = {
+    "SB912": "layers and logits are the same",
+    "SB821": "the checkpoint leaves open which one is meant",
+}
+"""Explain a difference and accuse neither side: which output, or which default, is meant only its reader knows."""
 _MAX_REASON = 160
 _CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
 """How a sentence of a reason begins that names a side."""
@@ -82,7 +85,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         _by_checks(cell, row, report),
         _by_reason(cell, report),
         _by_known_fix(cell, report),
-        _by_output(cell, report),
+        _by_neither(cell, report),
         _by_unread(cell, report),
         _by_config(cell, report),
         _by_return(cell, row, report),
@@ -162,7 +165,7 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     defects = [
         (text, stack)
         for text, stack in explaining(cell, report)
-        if text.kind != "rounding" and text.code != _OTHER_OUTPUT
+        if text.kind != "rounding" and text.code not in _OF_NO_SIDE
     ]
     stacks = list(dict.fromkeys(stack for _, stack in defects))
     if not stacks:
@@ -359,13 +362,14 @@ def _by_known_fix(cell: CellResult, report: Report) -> Side:
     return Side(wrong, (), why, blame.fix.name, blame.fix.when)
 
 
-def _by_output(cell: CellResult, report: Report) -> Side:
-    """Return that an output holds another tensor, which accuses neither side."""
-    text = next((t for t, _ in explaining(cell, report) if t.code == _OTHER_OUTPUT), None)
-    if text is None:
-        return Side()
-    same = "layers and logits are the same"
-    return Side("", (text.code,), f"not known: {_name(text)} ({text.code}); {same}")
+def _by_neither(cell: CellResult, report: Report) -> Side:
+    """Return a defect that explains a difference and accuses neither side."""
+    for text, _ in explaining(cell, report):
+        if text.code in _OF_NO_SIDE:
+            where = next(each.where for each in cell.explained_by if each.code == text.code)
+            what = f"{_name(text)} ({text.code}, {where})"
+            return Side("", (text.code,), f"not known: {what}; {_OF_NO_SIDE[text.code]}")
+    return Side()
 
 
 def _by_return(cell: CellResult, row: Row, report: Report) -> Side:
