@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from samebits.records.ids import Signal
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
 
+T = TypeVar("T")
 Forwards = tuple["ForwardFacts", "ForwardFacts"]
 LayerPair = tuple[int, "Layer | None", "Layer | None"]
 
@@ -56,25 +58,25 @@ def logits(pair: Pair) -> SignalComparison:
 
 def greedy(pair: Pair) -> SignalComparison:
     """Compare the generated tokens, prompt by prompt; their logits are the signal decode."""
-    reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
-    if reference is None or candidate is None:
-        return not_observed(
-            pair, "greedy", reference=reference is None, candidate=candidate is None
-        )
-    items = [_prompt_greedy(pair, prompt) for prompt in union(reference, candidate)]
-    return _signal_of(pair, "greedy", items)
+    return _of_generated(pair, "greedy", _prompt_greedy)
 
 
 def decode(pair: Pair) -> SignalComparison:
     """Compare the logits of every greedy step, up to the first with different tokens."""
+    return _of_generated(pair, "decode", _prompt_decode)
+
+
+def _of_generated(
+    pair: Pair, signal: Signal, of_prompt: Callable[[Pair, str], ItemComparison]
+) -> SignalComparison:
     reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
     if reference is None or candidate is None:
         comparison = not_observed(
             pair, "greedy", reference=reference is None, candidate=candidate is None
         )
-        return comparison.model_copy(update={"signal": "decode"})
-    items = [_prompt_decode(pair, prompt) for prompt in union(reference, candidate)]
-    return _signal_of(pair, "decode", items)
+        return comparison.model_copy(update={"signal": signal})
+    items = [of_prompt(pair, prompt) for prompt in union(reference, candidate)]
+    return _signal_of(pair, signal, items)
 
 
 def split_step(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
@@ -125,13 +127,17 @@ def not_observed_item(
 
 def forwards_or_item(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
     """Return both forwards over a prompt, or the item that says why they are not comparable."""
-    reference, candidate = pair.forwards(prompt)
-    subject = Subject(prompt=prompt)
+    return _both_or_item(pair, signal, Subject(prompt=prompt), *pair.forwards(prompt))
+
+
+def _both_or_item(
+    pair: Pair, signal: Signal, subject: Subject, reference: T | None, candidate: T | None
+) -> tuple[T, T] | ItemComparison:
     if reference is None or candidate is None:
         return not_observed_item(
             pair, signal, subject, reference=reference is None, candidate=candidate is None
         )
-    if signal != "inputs" and not same_inputs(pair, prompt):
+    if signal != "inputs" and not same_inputs(pair, subject.prompt):
         return _with_other_inputs(subject)
     return reference, candidate
 
@@ -454,13 +460,7 @@ def _greedy_or_item(
     """Return what both sides generated, or the item that says why it is not comparable."""
     reference = (pair.reference.signals.greedy or {}).get(subject.prompt_row)
     candidate = (pair.candidate.signals.greedy or {}).get(subject.prompt_row)
-    if reference is None or candidate is None:
-        return not_observed_item(
-            pair, "greedy", subject, reference=reference is None, candidate=candidate is None
-        )
-    if not same_inputs(pair, subject.prompt):
-        return _with_other_inputs(subject)
-    return reference, candidate
+    return _both_or_item(pair, "greedy", subject, reference, candidate)
 
 
 def _token(facts: GreedyFacts, step: int) -> str:

@@ -99,16 +99,18 @@ def json_of(path: Path) -> Facts:
     return content if isinstance(content, dict) else {}
 
 
-def file_of(source: Source, name: str) -> Path | None:
-    """Return a file of the checkpoint, which may be one of the hub; None if it has none."""
+def file_of(source: Source, name: str, subfolder: str | None = None) -> Path | None:
+    """Return a file of the checkpoint, which may be one of the hub; None if it has none.
+
+    ``subfolder``: the one that holds it, if that is not the model's.
+    """
+    subfolder = source.subfolder if subfolder is None else subfolder
     folder = Path(source.where)
     if folder.is_dir():
-        path = folder / source.subfolder / name
+        path = folder / subfolder / name
         return path if path.is_file() else None
     try:
-        found = cached_file(
-            source.where, name, revision=source.revision, subfolder=source.subfolder
-        )
+        found = cached_file(source.where, name, revision=source.revision, subfolder=subfolder)
     except OSError:
         return None
     return Path(found) if found else None

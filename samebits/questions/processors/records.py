@@ -169,11 +169,6 @@ class PartComparison(Record):
         return self.role in ASIDE
 
     @property
-    def has_options(self) -> bool:
-        """True if it is given options; all else is said of the same object without them."""
-        return self.role == "options"
-
-    @property
     def is_on_demand(self) -> bool:
         """True if it has a backend that the release does not choose by itself."""
         return self.role == "on demand"

@@ -11,13 +11,12 @@ import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import transformers
-from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import Clock, in_words, raised
+from samebits_probe.cell.written import file_of
 from samebits_probe.model.load import Source
 from samebits_probe.process import progress
 from samebits_probe.questions.processors import (
@@ -111,7 +110,7 @@ def declared_kinds(source: Source) -> tuple[list[str], bool]:
 def _declared(source: Source) -> dict[str, dict[str, Any]]:
     contents = {}
     for name in FILES:
-        path = _file(source, name)
+        path = file_of(source, name, subfolder="")
         try:
             content = json.loads(path.read_text("utf-8")) if path else None
         except ValueError:
@@ -121,22 +120,12 @@ def _declared(source: Source) -> dict[str, dict[str, Any]]:
     return contents
 
 
-def _file(source: Source, name: str) -> Path | None:
-    folder = Path(source.where)
-    if folder.is_dir():
-        path = folder / name
-        return path if path.is_file() else None
-    try:
-        cached = cached_file(source.where, name, revision=source.revision)
-    except OSError:
-        return None
-    return Path(cached) if cached else None
-
-
 def _talks(source: Source, declared: dict[str, dict[str, Any]]) -> bool:
     """Return True if the files have a chat template for the processor, whether a release reads it or not."""
     whole = declared.get("processor_config.json", {})
-    return "chat_template" in whole or any(_file(source, name) for name in _TEMPLATES)
+    return "chat_template" in whole or any(
+        file_of(source, name, subfolder="") for name in _TEMPLATES
+    )
 
 
 def _kinds(declared: dict[str, dict[str, Any]]) -> list[str]:

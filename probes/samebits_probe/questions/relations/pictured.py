@@ -17,7 +17,7 @@ from samebits_probe.model import choice, media_way
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, PIXELS, TOKENS
 from samebits_probe.model.inputs import pad_id, tensors_of, token_config
 from samebits_probe.questions.relations import rows
-from samebits_probe.questions.relations.embedded import Way, tried, unrepeated
+from samebits_probe.questions.relations.embedded import Way, outputs_of_both, tried, unrepeated
 from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
@@ -152,9 +152,5 @@ def _pair(
 
 
 def _after(before: Facts, texts: Facts, runner: Runner) -> dict[str, Pair]:
-    first, second = runner.run(texts), runner.run(texts, before=before)
-    return {
-        name: (tensor, second[name])
-        for name, tensor in first.items()
-        if name in second and tensor.is_floating_point() and second[name].shape == tensor.shape
-    }
+    pairs = outputs_of_both(runner.run(texts), runner.run(texts, before=before))
+    return {name: pair for name, pair in pairs.items() if pair[0].is_floating_point()}
