@@ -79,28 +79,25 @@ def test_a_folder_is_run_without_a_file(runner, folder, capsys):
     assert {path.name for path in folder.iterdir()} <= {"llama", "reports", "cache"}
 
 
-def test_a_type_is_run_as_a_tiny_model_that_the_run_makes(runner, folder, capsys):
-    main(folder, "type:qwen2_vl", "--from", "4.57")
+@pytest.mark.parametrize(
+    ("type_name", "quoted", "name", "variant", "words"),
+    [
+        ("qwen2_vl", "type:qwen2_vl", "qwen2_vl", 0, "qwen2_vl"),
+        ("gemma2#3", "'type:gemma2#3'", "gemma2-3", 3, "gemma2, variant 3 of its config"),
+    ],
+)
+def test_a_type_or_a_variant_of_it_is_run_as_a_tiny_model_that_the_run_makes(
+    runner, folder, capsys, type_name, quoted, name, variant, words
+):
+    main(folder, f"type:{type_name}", "--from", "4.57")
     (model,) = runner.matrix.models
     recipe = model.build
-    assert (recipe.architecture, recipe.auto, recipe.head) == ("qwen2_vl", True, "auto")
-    assert runner.order.command == "samebits check type:qwen2_vl --from 4.57"
-    assert (folder / "reports" / "check" / "qwen2_vl" / "report.md").is_file()
-    assert capsys.readouterr().err.startswith(
-        "qwen2_vl: a tiny model that the run makes (qwen2_vl)\n"
-    )
-
-
-def test_a_variant_of_a_type_has_a_name_and_a_folder_of_its_own(runner, folder, capsys):
-    main(folder, "type:gemma2#3", "--from", "4.57")
-    (model,) = runner.matrix.models
-    assert (model.build.architecture, model.build.auto) == ("gemma2", True)
-    assert model.build.config_variant == 3
-    assert runner.order.command == "samebits check 'type:gemma2#3' --from 4.57"
-    assert (folder / "reports" / "check" / "gemma2-3" / "report.md").is_file()
-    assert capsys.readouterr().err.startswith(
-        "gemma2-3: a tiny model that the run makes (gemma2, variant 3 of its config)\n"
-    )
+    assert (recipe.architecture, recipe.auto) == (type_name.partition("#")[0], True)
+    assert (recipe.head, recipe.config_variant) == ("auto", variant)
+    assert runner.order.command == f"samebits check {quoted} --from 4.57"
+    assert (folder / "reports" / "check" / name / "report.md").is_file()
+    made = f"{name}: a tiny model that the run makes ({words})\n"
+    assert capsys.readouterr().err.startswith(made)
 
 
 @pytest.mark.parametrize("number", ["", "0", "100", "two", "-1"])

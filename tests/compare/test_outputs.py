@@ -30,10 +30,15 @@ def pair_of(memory, reference, candidate):
     )
 
 
-def outputs_of(memory, reference, candidate):
-    signals = compare(*pair_of(memory, reference, candidate), memory)
+def compared(memory, reference, candidate):
+    """Return the comparison of the outputs of two captures."""
+    signals = compare(reference, candidate, memory)
     (signal,) = [signal for signal in signals if signal.signal == "outputs"]
     return signal
+
+
+def outputs_of(memory, reference, candidate):
+    return compared(memory, *pair_of(memory, reference, candidate))
 
 
 def verdict_of(memory, reference, candidate):
@@ -129,8 +134,7 @@ def test_a_list_that_became_a_tensor_says_so(memory):
 
 def test_a_list_of_values_that_are_not_kept_says_that_its_bytes_are_not_known(memory):
     pair = pair_of(memory, {"image_hidden_states": PAIR}, in_list(PAIR))
-    (signal,) = [s for s in compare(*pair, Memory()) if s.signal == "outputs"]
-    assert "not known whether its bytes are the same" in signal.items[0].note
+    assert "not known whether its bytes are the same" in compared(Memory(), *pair).items[0].note
 
 
 def test_a_list_on_both_sides_is_compared_part_by_part(memory):
@@ -147,12 +151,7 @@ def test_an_output_that_is_gone_beside_another_list_is_gone(memory):
 
 def test_that_all_outputs_are_gone_is_no_pass(memory):
     reference = with_outputs(memory, sound(memory), pooler_output=POOLED)
-    (signal,) = [
-        signal
-        for signal in compare(reference, sound(memory, "5.0"), memory)
-        if signal.signal == "outputs"
-    ]
-    assert signal.outcome == "differs"
+    assert compared(memory, reference, sound(memory, "5.0")).outcome == "differs"
 
 
 def test_an_output_that_is_new_is_noted(memory):
@@ -166,9 +165,7 @@ def test_an_output_that_is_new_is_noted(memory):
 
 def test_new_outputs_alone_are_no_comparison_and_no_failure(memory):
     candidate = with_outputs(memory, sound(memory, "5.0"), pooler_output=POOLED)
-    (signal,) = [
-        signal for signal in compare(sound(memory), candidate, memory) if signal.signal == "outputs"
-    ]
+    signal = compared(memory, sound(memory), candidate)
     assert (signal.outcome, signal.excused) == ("not compared", True)
 
 
@@ -204,28 +201,14 @@ def padded(memory, stack, array):
 
 
 def test_padding_of_an_output_does_not_count(memory):
-    array = values(2, 6, 3, seed=52)
-    outcomes = [
-        signal.outcome
-        for index in [(0, 1, 2), (0, 2, 2)]
-        for signal in compare(
-            padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, *index)), memory
-        )
-        if signal.signal == "outputs"
-    ]
-    assert outcomes == ["identical", "differs"]
-
-
-def test_an_output_of_scores_by_row_has_no_padding(memory):
-    array = values(2, 3, seed=53)
-    (signal,) = [
-        signal
-        for signal in compare(
-            padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, 0, 1)), memory
-        )
-        if signal.signal == "outputs"
-    ]
-    assert signal.outcome == "differs"
+    tokens, scores = values(2, 6, 3, seed=52), values(2, 3, seed=53)
+    for array, index, outcome in (
+        (tokens, (0, 1, 2), "identical"),
+        (tokens, (0, 2, 2), "differs"),
+        (scores, (0, 1), "differs"),  # those of rows have no padding
+    ):
+        sides = padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, *index))
+        assert compared(memory, *sides).outcome == outcome
 
 
 def test_both_runs_of_a_cell_must_agree_on_every_output(memory):
@@ -247,7 +230,7 @@ def test_an_output_without_bytes_on_one_side_is_not_called_gone(memory):
     reference, candidate = pair_of(memory, {"pooled": POOLED, "heads": HEADS}, {"heads": HEADS})
     skip = Skip(what="tensor outputs pooled", reason="meta", tensor="pooled", tensor_of="outputs")
     candidate = candidate.model_copy(update={"skips": (skip,)})
-    (signal,) = [s for s in compare(reference, candidate, memory) if s.signal == "outputs"]
+    signal = compared(memory, reference, candidate)
     assert (signal.outcome, signal.items[0].outcome) == ("identical", "not compared")
 
 
@@ -257,5 +240,5 @@ def test_outputs_after_other_inputs_are_not_compared(memory):
         facts = forward(memory, ids=[[first, 2, 3]], logits=values(1, 3, 8))
         run = capture(stack, forward={"short": facts})
         runs.append(with_outputs(memory, run, heads=HEADS + np.float32(first)))
-    (signal,) = [s for s in compare(*runs, memory) if s.signal == "outputs"]
+    signal = compared(memory, *runs)
     assert (signal.outcome, signal.excused) == ("not compared", True)

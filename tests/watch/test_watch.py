@@ -407,29 +407,22 @@ def test_files_of_another_form_are_said(tmp_path):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code", "words"),
     [
-        (["--bisect"], "name its folder, --repo DIR"),
-        (["--bisect", "--repo", "nowhere"], "nowhere is no clone"),
+        (["--bisect"], 2, "name its folder, --repo DIR"),
+        (["--bisect", "--repo", "nowhere"], 2, "nowhere is no clone"),
+        (["--repo", "nowhere"], 0, "no commits are listed"),
     ],
 )
-def test_a_search_without_a_clone_is_a_mistake(tmp_path, capsys, options, words):
+def test_without_a_clone_a_search_is_a_mistake_and_a_night_opens_its_issues(
+    tmp_path, capsys, options, code, words
+):
     (tmp_path / "report.json").write_text(render(report(*same("llama"))), "utf-8")
     paths = ["--output", str(tmp_path / "i"), "--state", str(tmp_path / "s.json")]
     command_line = ["watch", str(tmp_path / "report.json"), *paths, *options]
-    assert cli.main(command_line, {"HOME": str(tmp_path)}) == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "s.json").exists()
-
-
-@pytest.mark.processes
-def test_a_night_whose_checkout_failed_lists_no_commits_and_opens_its_issues(tmp_path, capsys):
-    (tmp_path / "report.json").write_text(render(report(*same("llama"))), "utf-8")
-    paths = ["--output", str(tmp_path / "i"), "--state", str(tmp_path / "s.json")]
-    command_line = ["watch", str(tmp_path / "report.json"), *paths, "--repo", "nowhere"]
-    assert cli.main(command_line, {"HOME": str(tmp_path)}) == 0
-    assert "no commits are listed" in "".join(capsys.readouterr())
-    assert (tmp_path / "s.json").exists()
+    assert cli.main(command_line, {"HOME": str(tmp_path)}) == code
+    assert words in "".join(capsys.readouterr())
+    assert (tmp_path / "s.json").exists() is (code == 0)
 
 
 def test_a_text_fits_github():
