@@ -105,6 +105,21 @@ def codes_of(run, **changed):
     return codes(Case(capture=run, **changed))
 
 
+def climbed(kind):
+    return Ladder(kind=kind, rule="slope", reason=f"the ladder says {kind}")
+
+
+def differs(signal="logits", outcome="differs"):
+    n_differ = int(outcome == "differs")
+    return (SignalComparison(signal=signal, outcome=outcome, n_items=1, n_differ=n_differ),)
+
+
+def explaining(sightings, verdict, stack="5.x", **facts):
+    """Return what explains the verdict of a cell with these findings."""
+    variant = Variant(dtype="float32", attention="default")
+    return explained(cell("m", variant, stack, verdict, **facts), {stack: sightings}).explained_by
+
+
 def test_positions_that_generate_no_longer_counts_are_named_by_their_key():
     line = frame(code='model_kwargs["cache_position"][-1:] + 1')
     greedy = {"phase": "greedy short"}
@@ -124,22 +139,13 @@ def test_positions_that_generate_no_longer_counts_are_named_by_their_key():
 def test_a_line_that_reads_what_generate_no_longer_passes_is_named(code, line):
     message = "'NoneType' object is not subscriptable"
 
-    def of(line, *, own=True, message=message):
-        frames = [{"file": "modeling_x.py", "line": 9, "function": "f", "code": line, "own": own}]
-        failure = Failure.model_validate(
-            {
-                "phase": "greedy short",
-                "type": "TypeError",
-                "message": message,
-                "traceback": "",
-                "frames": frames,
-            }
-        )
+    def of(line, file=OWN, message=message):
+        failure = failed("TypeError", message, frame(file, line), phase="greedy short").failure
         return codes_of(sound(Memory(), "5.x").model_copy(update={"failures": (failure,)}))
 
     assert of(line) == [code]
     assert of("past = other[0]") == []
-    assert of(line, own=False) == []
+    assert of(line, LIBRARY) == []
     assert of(line, message="'int' object is not subscriptable") == []
 
 
@@ -162,17 +168,12 @@ def test_a_cache_of_the_library_is_told_from_one_that_lost_an_attribute(
     name, is_stateful, own, expected
 ):
     """A state space model with a cache class of its own, whose forward takes ``cache``."""
-    frame = {"file": "m.py", "line": 9, "function": "f", "code": "the line", "own": own}
-    failure = {
-        "phase": "greedy short",
-        "type": "AttributeError",
-        "traceback": "",
-        "frames": [frame],
-    }
-    failure["message"] = f"'DynamicCache' object has no attribute '{name}'"
+    message = f"'DynamicCache' object has no attribute '{name}'"
+    place = frame(OWN if own else LIBRARY, "the line")
+    failure = failed("AttributeError", message, place, phase="greedy short").failure
     attributes = {"_is_stateful": "bool"} if is_stateful else {}
     run = with_signals(sound(Memory(), "5.x"), code=own_code(classes=(cls(attributes=attributes),)))
-    run = run.model_copy(update={"failures": (Failure.model_validate(failure),)})
+    run = run.model_copy(update={"failures": (failure,)})
     assert [code for code in codes_of(run) if code in ("SB701", "SB722")] == [expected]
 
 
@@ -347,13 +348,9 @@ def test_the_same_message_in_another_type_is_not_named(code, type_name, message)
 
 def test_a_tensor_without_values_after_the_load_is_no_fault_of_the_constructor():
     message = "Cannot copy out of meta tensor; no data!"
-    moves = [
-        Frame(file="transformers/modeling_utils.py", line=1, function="to", code="x", own=False),
-        Frame(file="torch/nn/modules/module.py", line=2, function="convert", code="x", own=False),
-    ]
-    init = Frame(file=OWN, line=7, function="__init__", code="x", own=True)
+    moves = frame(LIBRARY, function="to"), frame("torch/nn/modules/module.py", function="convert")
     assert codes_of(failed("NotImplementedError", message, *moves)) == []
-    assert codes_of(failed("NotImplementedError", message, init, *moves)) == ["SB305"]
+    assert codes_of(failed("NotImplementedError", message, frame(), *moves)) == ["SB305"]
 
 
 def test_a_sound_cell_has_no_findings(memory):
@@ -762,11 +759,10 @@ def dropped(stack, *, holds, kind="parameter"):
 def test_a_parameter_of_the_file_that_one_side_has_no_place_for_is_not_loaded():
     """Experts of DeepSeek-V2 with mlp_bias have no bias in 5.24."""
     kept, lost = dropped("4.57", holds=True), dropped("5.x", holds=False)
-    judged = Ladder(kind="diverged", rule="slope", reason="")
 
     def of(run, reference, scores="differs"):
-        signals = (SignalComparison(signal="logits", outcome=scores, n_items=1, n_differ=1),)
-        found = findings(Case(run, reference, ladder=judged, signals=signals))
+        case = Case(run, reference, ladder=climbed("diverged"), signals=differs(outcome=scores))
+        found = findings(case)
         return [(f.where, f.of_reference) for f in found if f.code == "SB308"]
 
     assert of(lost, kept) == [("bias", False)]
@@ -782,9 +778,7 @@ def test_a_parameter_that_is_overwritten_has_a_place(without, code):
     kept, lost = dropped("4.57", holds=True), dropped("5.0", holds=False)
     tensor = {"source": "unexplained", "ignored": True, "restored_without": without}
     lost = with_signals(lost, integrity=integrity(bias=tensor))
-    judged = Ladder(kind="diverged", rule="slope", reason="")
-    differs = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
-    found = findings(Case(lost, kept, ladder=judged, signals=differs))
+    found = findings(Case(lost, kept, ladder=climbed("diverged"), signals=differs()))
     assert [(f.code, f.where) for f in found] == [(code, "bias")]
 
 
@@ -801,8 +795,7 @@ def test_a_parameter_that_nothing_reads_may_go_while_another_change_rounds(kind)
         kind=kind,
     )
     judged = Ladder(kind="diverged", rule="stored constant", reason="", steps=(step,))
-    signals = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
-    found = findings(Case(kept, lost, ladder=judged, signals=signals))
+    found = findings(Case(kept, lost, ladder=judged, signals=differs()))
     expected = ["SB308"] if kind in ("undecided", "diverged") else []
     assert [f.code for f in found] == expected
 
@@ -889,8 +882,6 @@ def test_a_name_of_a_tied_vocabulary_that_the_checkpoint_lacks_is_no_layer():
 def test_a_tie_that_config_json_states_leaves_both_readings_open():
     """4.57 ties and 5.2 keeps both tensors: the checkpoint contradicts its config."""
     old, new = both_stored("4.57", together=True), both_stored("5.x", together=False)
-    judged = Ladder(kind="diverged", rule="slope", reason="")
-    signals = (SignalComparison(signal="logits", outcome="differs", n_items=1, n_differ=1),)
 
     def stating(capture, field, *, unused=()):
         used = {field: ConfigField(written=True)}
@@ -899,7 +890,7 @@ def test_a_tie_that_config_json_states_leaves_both_readings_open():
 
     for field in ("tie_word_embeddings", "text_config.tie_word_embeddings"):
         ties, keeps = stating(old, field, unused=("head",)), stating(new, field)
-        found = findings(Case(ties, keeps, ladder=judged, signals=signals))
+        found = findings(Case(ties, keeps, ladder=climbed("diverged"), signals=differs()))
         assert [f.code for f in found] == ["SB406"]
         assert f"config.json states {field}: true" in found[0].evidence
         assert codes_of(keeps, reference=ties) == []
@@ -1060,10 +1051,6 @@ def moved_by_hand(memory, eager=None):
     reference = sound(memory, attention=attention(by_hand(0), by_hand(1)), evidence=evidence)
     candidate = sound(memory, "5.x", forward={"short": moved}, evidence=evidence)
     return reference, candidate, compare(reference, candidate, memory)
-
-
-def climbed(kind):
-    return Ladder(kind=kind, rule="slope", reason=f"the ladder says {kind}")
 
 
 def test_another_kernel_is_a_finding_only_where_numbers_move(memory):
@@ -1715,9 +1702,7 @@ def test_a_suspicious_line_explains_no_exception_that_it_is_not_about(phase, mes
         with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
     )
     failure = failed("TypeError", message, phase=phase).failure
-    variant = Variant(dtype="float32", attention="default")
-    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure)
-    named = explained(made, {"5.x": findings(case)}).explained_by
+    named = explaining(findings(case), Verdict.FAILED, failure=failure)
     assert [explanation.code for explanation in named] == codes
 
 
@@ -1776,9 +1761,7 @@ def test_an_import_behind_the_one_that_raised_does_not_explain_it():
     run = failed("ModuleNotFoundError", "No module named 'my_package'", code=code)
     named = findings(Case(capture=run))
     assert [finding.code for finding in named] == ["SB102", "SB318"]
-    variant = Variant(dtype="float32", attention="default")
-    made = cell("m", variant, "5.x", Verdict.FAILED, failure=run.failure)
-    (explanation,) = explained(made, {"5.x": named}).explained_by
+    (explanation,) = explaining(named, Verdict.FAILED, failure=run.failure)
     assert explanation.code == "SB318"
 
 
@@ -1796,11 +1779,9 @@ def test_each_exception_is_named_and_explains_the_verdict(phase):
     named = findings(Case(capture=run))
     assert [finding.code for finding in named] == ["SB104", "SB828"]
     failure = next(f for f in (tokenizer, forward) if f.phase == phase)
-    variant = Variant(dtype="float32", attention="default")
-    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure, failures=run.failures)
     # the model works when both are mended, whichever of them is the cell's first
-    codes = [explanation.code for explanation in explained(made, {"5.x": named}).explained_by]
-    assert codes == ["SB104", "SB828"]
+    both = explaining(named, Verdict.FAILED, failure=failure, failures=run.failures)
+    assert [explanation.code for explanation in both] == ["SB104", "SB828"]
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
@@ -1958,7 +1939,7 @@ TEXT, OTHER_TEXT = (
 REFUSED = {"get_text_features": {"refused": "TypeError: no"}}
 OBJECT = {"get_text_features": TEXT["get_text_features"] | {"returned": "Output"}}
 LEFT_OUT = {"get_text_features": {"left_out": "it needs boxes"}}
-SAME = (SignalComparison(signal="outputs", outcome="identical", n_items=1, n_differ=0),)
+SAME = differs("outputs", "identical")
 GIVEN, GIVEN_ROUNDED, GIVEN_OTHER = (
     {"forward(text_embeds=get_text_features())": {"returned": "text_embeds", "distance": distance}}
     for distance in (0.0, 1e-6, 0.5)
@@ -2290,7 +2271,7 @@ TIMED = "generate(return_token_timestamps=True)"
 def test_times_of_tokens_are_compared_where_nothing_else_differs(outcome, times, expected):
     gave = [{TIMED: {"gave": f"[[5]] at [[{time}]]"}} for time in (0.0, times)]
     sides = used("4.48", methods=gave[0]), used(methods=gave[1])
-    signals = (SignalComparison(signal="logits", outcome=outcome, n_items=1, n_differ=1),)
+    signals = differs(outcome=outcome)
     assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
 
 
@@ -2298,8 +2279,7 @@ def test_times_of_tokens_are_compared_where_nothing_else_differs(outcome, times,
 def test_the_lengths_of_another_prompt_are_no_other_method(signal, expected):
     methods = [{FIELDS: {"gave": f"sequences [1, {n}]"}} for n in (22, 25)]
     sides = used("4.48", methods=methods[0]), used(methods=methods[1])
-    signals = (SignalComparison(signal=signal, outcome="differs", n_items=1, n_differ=1),)
-    assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
+    assert codes(Case(sides[1], reference=sides[0], signals=differs(signal))) == expected
 
 
 WAY = {"tokens": [[9, 1]], "scores": ["a"]}
@@ -2524,9 +2504,7 @@ def test_state_is_not_named_without_proof_that_it_matters(changed):
 def test_state_explains_two_runs_that_differ_only_where_no_weight_does(signals, codes):
     cause = LeftBehind(name="model.rope_deltas", kind="attribute")
     found = findings(Case(capture=with_state(LEFT.model_copy(update={"causes": (cause,)}))))
-    variant = Variant(dtype="float32", attention="default")
-    made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=signals)
-    named = explained(made, {"5.2": found}).explained_by
+    named = explaining(found, Verdict.UNSTABLE, "5.2", unstable_signals=signals)
     assert [explanation.code for explanation in named] == codes
     assert all(explanation.where == "model.rope_deltas" for explanation in named)
 
@@ -2544,9 +2522,7 @@ def test_a_forward_that_draws_is_named_where_it_does_not_repeat(changed, codes):
     state = StateSignal.model_validate({"prompt": "short", "draws": (draw,)} | changed)
     sightings = findings(Case(capture=with_state(state)))
     assert [each.code for each in sightings] == codes
-    variant = Variant(dtype="float32", attention="default")
-    made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=("logits",))
-    named = explained(made, {"5.2": sightings}).explained_by
+    named = explaining(sightings, Verdict.UNSTABLE, "5.2", unstable_signals=("logits",))
     assert [(each.code, each.where) for each in named] == [(c, "modeling_x.py:7") for c in codes]
 
 
@@ -2704,9 +2680,7 @@ def of_config(before, after, kind="diverged", scores="differs"):
         with_signals(capture(stack), config_use=fields)
         for stack, fields in (("4.57", before), ("5.x", after))
     )
-    judged = Ladder(kind=kind, rule="slope", reason="")
-    signals = (SignalComparison(signal="logits", outcome=scores, n_items=1, n_differ=1),)
-    found = findings(Case(capture=run, reference=reference, ladder=judged, signals=signals))
+    found = findings(Case(run, reference, ladder=climbed(kind), signals=differs(outcome=scores)))
     return [finding for finding in found if finding.code in ("SB211", "SB212")]
 
 
@@ -2725,14 +2699,10 @@ def patterned(stack, copy, types, *, part=""):
 
 def test_a_default_that_a_config_class_takes_for_the_value_of_config_json_is_named():
     """Cohere2Config of 5.0 to 5.3."""
-    judged = Ladder(kind="diverged", rule="slope", reason="")
-    differ, same = (
-        SignalComparison(signal="logits", outcome=outcome, n_items=1, n_differ=1)
-        for outcome in ("differs", "identical")
-    )
 
-    def of(reference, candidate, signal=differ, judged=judged):
-        case = Case(capture=candidate, reference=reference, ladder=judged, signals=(signal,))
+    def of(reference, candidate, outcome="differs", kind="diverged"):
+        signals = differs(outcome=outcome)
+        case = Case(candidate, reference, ladder=climbed(kind), signals=signals)
         return [(f.where, f.of_reference) for f in findings(case) if f.code == "SB215"]
 
     for part in ("", "text_config"):
@@ -2741,8 +2711,8 @@ def test_a_default_that_a_config_class_takes_for_the_value_of_config_json_is_nam
         path = f"{part}.sliding_window_pattern".lstrip(".")
         assert of(kept, lost) == [(path, False)]
         assert of(lost, kept) == [(path, True)]
-        assert of(kept, kept) == of(lost, lost) == of(kept, lost, same) == []
-        assert of(kept, lost, judged=judged.model_copy(update={"kind": "rounding"})) == []
+        assert of(kept, kept) == of(lost, lost) == of(kept, lost, "identical") == []
+        assert of(kept, lost, kind="rounding") == []
     # config.json has the types: no copy is of use
     assert of(patterned("4.57", 2, ["s", "f"]), patterned("5.0", 4, ["s", "f"])) == []
     # both take the default
@@ -2961,8 +2931,7 @@ def test_a_base_that_does_not_reach_rope_parameters_is_named(before, after, fiel
     new = with_signals(rotary("5.0", 1.0), config=after, config_use=used)
 
     def named(capture, reference, outcome="differs"):
-        signals = (SignalComparison(signal="inv_freq", outcome=outcome, n_items=1, n_differ=1),)
-        found = findings(Case(capture, reference, signals=signals))
+        found = findings(Case(capture, reference, signals=differs("inv_freq", outcome)))
         return [(f.where, f.of_reference) for f in found if f.code == "SB508"]
 
     assert named(new, old) == ([(where, False)] if where else [])
