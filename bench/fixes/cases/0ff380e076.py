@@ -1,8 +1,7 @@
 """Gemma 4 generates with a static cache where no layers share their keys and values."""
 
+import gemma
 import transformers
-from sizes import GEMMA_IDS
-from tokens import tokenizer_of
 
 CASE = {
     "symptom": "Gemma 4 with num_kv_shared_layers 0 raises IndexError with a static cache",
@@ -16,28 +15,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 for text and a tokenizer."""
-    words = ["<pad>", "<eos>", "<bos>", "<unk>", *"abcdefghijklmnop"]
-    tokenizer_of(
-        words, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>", unk_token="<unk>"
-    ).save_pretrained(folder)
-    config = transformers.Gemma4TextConfig(
-        vocab_size=64,
-        vocab_size_per_layer_input=64,
-        hidden_size=32,
-        hidden_size_per_layer_input=16,
-        intermediate_size=48,
-        num_hidden_layers=4,
-        num_kv_shared_layers=0,
-        layer_types=["sliding_attention", "full_attention"] * 2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        global_head_dim=8,
-        sliding_window=16,
-        initializer_range=0.3,
-        **GEMMA_IDS,
-    )
-    transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
+    gemma.make(folder, "Gemma4", num_kv_shared_layers=0, global_head_dim=8)
 
 
 def observe(folder: str) -> object:

@@ -1,6 +1,6 @@
 """A forward of Gemma 3n in training mode does not overwrite its correction coefficients."""
 
-import gemma3n
+import gemma
 import torch
 import transformers
 
@@ -16,7 +16,7 @@ CLIP = 0.2
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3n for text, some of whose coefficients are to be clipped."""
-    gemma3n.make(folder, altup_coef_clip=CLIP)
+    gemma.make(folder, altup_coef_clip=CLIP)
 
 
 def observe(folder: str) -> object:

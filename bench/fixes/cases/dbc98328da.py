@@ -1,6 +1,6 @@
 """Gemma 3n gives numbers for a token whose embedding is zero."""
 
-import gemma3n
+import gemma
 import torch
 import transformers
 
@@ -16,7 +16,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 3n for text."""
-    gemma3n.make(folder, activation_sparsity_pattern=[0.0] * 4)
+    gemma.make(folder, activation_sparsity_pattern=[0.0] * 4)
 
 
 def observe(folder: str) -> object:
