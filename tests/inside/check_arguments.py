@@ -478,12 +478,8 @@ def test_a_decoder_that_cannot_assist_shows():
     def refuses(self, encoder_outputs=None, **_):
         raise UnboundLocalError
 
-    kept = transformers.WhisperForCausalLM.forward
-    transformers.WhisperForCausalLM.forward = refuses
-    try:
+    with mock.patch.object(transformers.WhisperForCausalLM, "forward", refuses):
         found = of_encoder_decoder(whisper())
-    finally:
-        transformers.WhisperForCausalLM.forward = kept
     changed = {name for name, effect in found.items() if effect != clean[name]}
     assert changed == {"assistant_model (its decoder)"}
     effect, message = found["assistant_model (its decoder)"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from planting import plant
 from safetensors.numpy import load_file
 from samebits_probe.model import build
 
@@ -128,16 +129,11 @@ def test_a_checkpoint_is_the_same_bytes_each_time():
 
 
 def test_a_model_that_save_pretrained_would_split_is_one_file():
-    saved = transformers.PreTrainedModel.save_pretrained
+    def split(save, model, folder, max_shard_size="1KB", **arguments):
+        save(model, folder, max_shard_size=max_shard_size, **arguments)
 
-    def split(model, folder, max_shard_size="1KB", **arguments):
-        saved(model, folder, max_shard_size=max_shard_size, **arguments)
-
-    transformers.PreTrainedModel.save_pretrained = split
-    try:
+    with plant(transformers.PreTrainedModel, "save_pretrained", split):
         folder = built(GPTJ)
-    finally:
-        transformers.PreTrainedModel.save_pretrained = saved
     assert [path.name for path in folder.glob("model*")] == ["model.safetensors"]
 
 

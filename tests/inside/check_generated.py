@@ -7,6 +7,7 @@ import torch
 import transformers
 from check_feed import LLAVA
 from check_multimodal import QWEN
+from planting import fed_otherwise
 from samebits_probe.questions.relations import generated, relations
 
 torch.set_num_threads(1)
@@ -74,30 +75,20 @@ def test_padding_changes_no_step():
 
 def test_a_step_whose_position_counts_the_padding_is_seen():
     """Kosmos-2 has it so from 4.57 on."""
-    model = llava()
-    prepare = model.prepare_inputs_for_generation
 
-    def shifted(ids, **kwargs):
-        made = prepare(ids, **kwargs)
-        if made["input_ids"] is not None and made["input_ids"].shape[1] == 1:
-            made["position_ids"] = torch.full_like(made["input_ids"], ids.shape[1] - 1)
-        return made
+    def shifted(fed, ids):
+        if fed["input_ids"] is not None and fed["input_ids"].shape[1] == 1:
+            fed["position_ids"] = torch.full_like(fed["input_ids"], ids.shape[1] - 1)
 
-    model.prepare_inputs_for_generation = shifted
-    assert padded(model) > 1e-3
+    assert padded(fed_otherwise(llava(), shifted)) > 1e-3
 
 
 def test_a_class_that_is_not_made_for_padding_is_noted():
-    model = llava()
-    prepare = model.prepare_inputs_for_generation
+    def unmasked(fed, _ids):
+        if "attention_mask" in fed:  # 5.x leaves out one of ones
+            fed["attention_mask"] = torch.ones_like(fed["attention_mask"])
 
-    def unmasked(ids, **kwargs):
-        made = prepare(ids, **kwargs)
-        if "attention_mask" in made:  # 5.x leaves out one of ones
-            made["attention_mask"] = torch.ones_like(made["attention_mask"])
-        return made
-
-    model.prepare_inputs_for_generation = unmasked
+    model = fed_otherwise(llava(), unmasked)
     (relation,) = [
         r for r in asked(model, pictures()).relations if r["relation"] == generated.PADDED
     ]
@@ -177,31 +168,29 @@ def test_steps_behind_a_video_are_those_of_a_forward():
 
 def test_a_step_that_counts_each_token_of_a_video_as_one_position_is_seen():
     """As without what Qwen2-VL keeps of a prompt: the tokens of a video share their positions."""
-    model = qwen2_vl()
-    prepare = model.prepare_inputs_for_generation
 
-    def counting(ids, **kwargs):
-        made = prepare(ids, **kwargs)
-        if (places := made.get("position_ids")) is not None and places.shape[-1] == 1:
-            made["position_ids"] = torch.full_like(places, ids.shape[1] - 1)
-        return made
+    def counting(fed, ids):
+        if (places := fed.get("position_ids")) is not None and places.shape[-1] == 1:
+            fed["position_ids"] = torch.full_like(places, ids.shape[1] - 1)
 
-    model.prepare_inputs_for_generation = counting
-    assert beside_a_video(model)[generated.NAME]["promoted"]["max_abs"] > 1e-3
+    relations = beside_a_video(fed_otherwise(qwen2_vl(), counting))
+    assert relations[generated.NAME]["promoted"]["max_abs"] > 1e-3
+
+
+def forgetful(model, prompts, name):
+    """Let steps behind the prompt lose what it shows."""
+    width = prompts[0][1]["input_ids"].shape[1]
+
+    def forget(fed, ids):
+        if ids.shape[1] > width:
+            fed.pop(name, None)
+            fed.pop("mm_encoder_outputs", None)  # 5.24 has encoded them before
+
+    return fed_otherwise(model, forget)
 
 
 def test_a_step_without_a_cache_that_forgets_the_video_is_seen():
-    model = qwen2_vl()
-    prepare, width = model.prepare_inputs_for_generation, clip()[0][1]["input_ids"].shape[1]
-
-    def forgetful(ids, **kwargs):
-        made = prepare(ids, **kwargs)
-        if ids.shape[1] > width:
-            made.pop("pixel_values_videos", None)
-            made.pop("mm_encoder_outputs", None)  # 5.24 has encoded them before
-        return made
-
-    model.prepare_inputs_for_generation = forgetful
+    model = forgetful(qwen2_vl(), clip(), "pixel_values_videos")
     assert beside_a_video(model)[generated.UNCACHED]["promoted"]["max_abs"] > 1e-3
 
 
@@ -251,17 +240,7 @@ def test_steps_without_a_cache_see_the_image():
 
 def test_a_step_without_a_cache_that_forgets_the_image_is_seen():
     """SmolVLM has it so from 5.0 to 5.3."""
-    model = llava()
-    prepare, prompt = model.prepare_inputs_for_generation, turn()[0][1]["input_ids"][0]
-
-    def forgetful(ids, **kwargs):
-        made = prepare(ids, **kwargs)
-        if ids.shape[1] > len(prompt):
-            made.pop("pixel_values", None)
-            made.pop("mm_encoder_outputs", None)  # 5.24 has encoded them before
-        return made
-
-    model.prepare_inputs_for_generation = forgetful
+    model = forgetful(llava(), turn(), "pixel_values")
     assert beside_an_image(model, generated.UNCACHED)["promoted"]["max_abs"] > 1e-3
 
 

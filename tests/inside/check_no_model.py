@@ -3,6 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import transformers
 from samebits_probe.cell import cell
@@ -82,22 +83,15 @@ def test_a_model_is_loaded_without_the_tokenizer_that_does_not_load():
     source = load.Source(str(folder), None, False, "float32", "default", "cpu")
     twin = load.load(source)
     assert twin.tokenizer_failure is None
-    loader = load.load_tokenizer
 
     def refuses(_source):
         raise ValueError("Tokenizer class NeverHeardOfTokenizer does not exist")
 
-    load.load_tokenizer = refuses
-    try:
+    with mock.patch.object(load, "load_tokenizer", refuses):
         loaded = load.load(source)
-    finally:
-        load.load_tokenizer = loader
     assert loaded.tokenizer_failure["phase"] == "tokenizer"
     ids = [each("the house")["input_ids"] for each in (loaded.tokenizer, twin.tokenizer)]
     assert ids[0] == ids[1]
     (folder / "tokenizer.json").unlink()
-    load.load_tokenizer = refuses
-    try:
+    with mock.patch.object(load, "load_tokenizer", refuses):
         assert load.load(source).tokenizer is None
-    finally:
-        load.load_tokenizer = loader

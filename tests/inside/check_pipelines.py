@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import torch
 import transformers
+from planting import plant
 from samebits_probe.model import tokenizers
 from samebits_probe.model.load import Source
 from samebits_probe.questions.pipelines import films, given, pipelines, tasks, values
@@ -221,17 +222,13 @@ def test_given_outputs_are_those_of_no_model():
 def test_what_is_planted_behind_the_model_shows_with_given_outputs():
     source, kind = checkpoint(), transformers.TextClassificationPipeline
     clean = asked(source, "text-classification")["text-classification"]["cases"]["a text"]
-    original = kind.postprocess
 
-    def planted(self, *args, **kwargs):
-        answer = original(self, *args, **kwargs)
+    def halved(plain, *args, **kwargs):
+        answer = plain(*args, **kwargs)
         return answer | {"score": answer["score"] / 2}
 
-    kind.postprocess = planted
-    try:
+    with plant(kind, "postprocess", halved):
         case = asked(source, "text-classification")["text-classification"]["cases"]["a text"]
-    finally:
-        kind.postprocess = original
     assert case["fed"] == clean["fed"]
     for run in ("own", "given", "exact"):
         before, after = (side[run]["fields"]["[0].score"]["numbers"] for side in (clean, case))
@@ -240,14 +237,12 @@ def test_what_is_planted_behind_the_model_shows_with_given_outputs():
 
 def test_an_exception_has_its_line():
     source, kind = checkpoint(), transformers.TextClassificationPipeline
-    original = kind.preprocess
-    kind.preprocess = lambda self, inputs, **_: self.tokenizer(
-        inputs, no_such_thing=object(), text=1
-    )
-    try:
+
+    def refused(_plain, self, inputs, **_):
+        return self.tokenizer(inputs, no_such_thing=object(), text=1)
+
+    with plant(kind, "preprocess", refused):
         own = asked(source, "text-classification")["text-classification"]["cases"]["a text"]["own"]
-    finally:
-        kind.preprocess = original
     assert own["raised"].startswith("TypeError")
     assert own["at"].startswith("transformers/")
     assert own["at"].rpartition(":")[2].isdigit()

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import torch
 import transformers
+from planting import plant
 from raising import raised
 from samebits_probe.cell import session as cell_session
 from samebits_probe.model import build, forks, load, small
@@ -185,15 +186,13 @@ def test_a_sound_large_model_is_not_accused():
 
 
 def test_a_planted_defect_of_the_class_is_seen_with_the_made_model():
-    plain = transformers.LlamaForCausalLM.forward
-
-    def forward(self, input_ids=None, **kwargs):
+    def forward(plain, self, input_ids=None, **kwargs):
         output = plain(self, input_ids, **kwargs)
         output.logits = output.logits * (1 + 0.01 * (len(input_ids) > 1))
         return output
 
-    transformers.LlamaForCausalLM.forward = forward
-    assert "batch size" in broken(llama())
+    with plant(transformers.LlamaForCausalLM, "forward", forward):
+        assert "batch size" in broken(llama())
 
 
 def test_layers_that_would_be_of_another_kind_are_refused():
@@ -214,28 +213,26 @@ def test_a_dimension_that_would_change_is_refused():
 
 def test_a_class_that_refuses_every_other_config_has_none():
     loaded = llama()
-    plain = transformers.LlamaForCausalLM.__init__
 
-    def refuse(self, config, *args, **kwargs):
+    def refuse(plain, self, config, *args, **kwargs):
         if config.num_hidden_layers < 20:
             raise ValueError("this class wants twenty layers")
         plain(self, config, *args, **kwargs)
 
-    transformers.LlamaForCausalLM.__init__ = refuse
-    assert "wants twenty layers" in reason_of_none(loaded)
+    with plant(transformers.LlamaForCausalLM, "__init__", refuse):
+        assert "wants twenty layers" in reason_of_none(loaded)
 
 
 def test_logits_that_are_no_numbers_are_refused():
     loaded = llama()
-    plain = transformers.LlamaForCausalLM.forward
 
-    def forward(self, *args, **kwargs):
-        output = plain(self, *args, **kwargs)
+    def forward(plain, *args, **kwargs):
+        output = plain(*args, **kwargs)
         output.logits = output.logits * float("nan")
         return output
 
-    transformers.LlamaForCausalLM.forward = forward
-    assert "not finite" in reason_of_none(loaded)
+    with plant(transformers.LlamaForCausalLM, "forward", forward):
+        assert "not finite" in reason_of_none(loaded)
 
 
 def test_quantized_weights_have_none():

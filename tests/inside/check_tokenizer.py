@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import transformers
+from planting import plant
 from samebits_probe.cell import attributes
 from samebits_probe.cell import tokenizer as cell_tokenizer
 from samebits_probe.model.load import Source, has_tokenizer, load_tokenizer
@@ -196,16 +197,15 @@ def test_a_save_gives_back_what_the_files_state():
 def test_a_save_that_loses_a_key_is_named():
     made = folder(**STATED)
     tokenizer = load_tokenizer(source(made))
-    whole = tokenizer.save_pretrained
 
-    def save(into, **more):
+    def save(whole, into, **more):
         whole(into, **more)
         path = Path(into) / "tokenizer_config.json"
         left = {k: v for k, v in json.loads(path.read_text()).items() if k not in STATED}
         path.write_text(json.dumps(left | {"model_max_length": 78, "padding_side": "left"}))
 
-    tokenizer.save_pretrained = save
-    written = cell_tokenizer.facts(tokenizer, {}, source(made))["written"]
+    with plant(tokenizer, "save_pretrained", save):
+        written = cell_tokenizer.facts(tokenizer, {}, source(made))["written"]
     lost = written["lost"]["tokenizer_config.json"]
     assert lost["extra"] == ('{"a": [1, 2]}', "absent")
     assert lost["model_max_length"] == ("77", "78")

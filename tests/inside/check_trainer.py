@@ -16,6 +16,7 @@ from unittest import mock
 import tiny
 import torch
 import transformers
+from planting import plant
 from raising import raised
 from samebits_probe.model import forks, load
 from samebits_probe.model.tensor import Keeper
@@ -356,30 +357,28 @@ def test_a_planted_scheduler_is_seen():
 
 
 def test_a_planted_collator_that_shifts_labels_is_seen():
-    module = trainer_module()
-    clean, plain = Tried().run(), module.default_data_collator
+    clean = Tried().run()
 
-    def shifted(features, *args):
-        batch = plain(features, *args)
+    def shifted(plain, *args):
+        batch = plain(*args)
         return batch | {"labels": batch["labels"].roll(1, 1)}
 
-    module.default_data_collator = shifted
-    planted = Tried().run()
+    with plant(trainer_module(), "default_data_collator", shifted):
+        planted = Tried().run()
     assert all(forward["rows"] == [None] for forward in planted["received"])
     assert None not in [row for forward in clean["received"] for row in forward["rows"]]
 
 
 def test_a_planted_count_of_items_is_seen_and_breaks_accumulation():
-    module = trainer_module()
-    clean, plain = Tried(), module.Trainer.get_batch_samples
+    clean = Tried()
 
-    def of_the_first(self, *args, **kwargs):
-        samples, _ = plain(self, *args, **kwargs)
+    def of_the_first(plain, *args, **kwargs):
+        samples, _ = plain(*args, **kwargs)
         return samples, torch.tensor(int((samples[0]["labels"] != -100).sum()))
 
     expected = [f["items"] for f in clean.run(trainer.ACCUMULATED)["received"]]
     assert clean.relation()["broken"] == TWICE
-    module.Trainer.get_batch_samples = of_the_first
+    plant(trainer_module().Trainer, "get_batch_samples", of_the_first).start()
     planted = Tried()
     assert [f["items"] for f in planted.run(trainer.ACCUMULATED)["received"]] != expected
     assert planted.relation()["broken"]
@@ -459,17 +458,15 @@ def test_a_batch_that_is_no_set_of_rows_says_so():
 
 def test_a_planted_order_of_parameters_is_seen():
     """An optimizer's state has no names, so what it holds is by place."""
-    module = trainer_module()
     clean = Tried().run()["order"]
     names = [held["name"] for group in clean for held in group]
     assert sorted(names) == sorted(dict(model().named_parameters()))
-    plain = module.Trainer.get_decay_parameter_names
 
-    def without_the_last(self, *args):
-        return plain(self, *args)[:-1]
+    def without_the_last(plain, *args):
+        return plain(*args)[:-1]
 
-    module.Trainer.get_decay_parameter_names = without_the_last
-    planted = Tried().run()["order"]
+    with plant(trainer_module().Trainer, "get_decay_parameter_names", without_the_last):
+        planted = Tried().run()["order"]
     assert [len(group) for group in planted] == [len(clean[0]) - 1, len(clean[1]) + 1]
     assert {held["name"]: held["shape"] for group in planted for held in group} == {
         held["name"]: held["shape"] for group in clean for held in group
@@ -650,15 +647,14 @@ def test_an_evaluation_in_float64_is_of_float64():
 
 
 def test_a_planted_evaluation_that_leaves_out_a_row_is_seen():
-    module = trainer_module()
-    clean, plain = of_evaluation(), module.Trainer.prediction_step
+    clean = of_evaluation()
 
-    def planted(self, model, inputs, *args, **kwargs):
-        loss, logits, labels = plain(self, model, inputs, *args, **kwargs)
+    def without_a_row(plain, *args, **kwargs):
+        loss, logits, labels = plain(*args, **kwargs)
         return loss * 2, logits[:, :-1], labels
 
-    module.Trainer.prediction_step = planted
-    other = of_evaluation()
+    with plant(trainer_module().Trainer, "prediction_step", without_a_row):
+        other = of_evaluation()
     assert other["loss"] != clean["loss"]
     assert other["predictions"] != clean["predictions"]
     assert other["labels"] == clean["labels"]

@@ -14,6 +14,7 @@ from unittest import mock
 import tiny
 import torch
 import transformers
+from planting import fed_otherwise, plant
 from raising import raised
 from samebits_probe.model import tokenizers
 from samebits_probe.model.state import hashes
@@ -49,6 +50,7 @@ WINDOW = {"sliding_window": 200, "num_key_value_heads": 2}
 """A window that no prompt fills: in 4.48 a full one of the kind sliding_window gives other scores."""
 ALL = getattr(configuration_utils, "ALL_CACHE_IMPLEMENTATIONS", ())
 OF_WINDOWS = {"sliding_window", "hybrid"}
+DIVIDED = {"refused": "ZeroDivisionError: division by zero"}
 
 
 def subject(made):
@@ -125,17 +127,12 @@ def test_a_sequence_that_is_shut_off_is_told_from_one_that_is_seen():
 
 def test_positions_that_stand_still_are_seen_as_they_are_fed():
     """Planted: a class that cuts whatever it is handed to its last entry."""
-    made = tiny.model()
-    prepare = made.prepare_inputs_for_generation
 
-    def stubborn(input_ids, **kwargs):
-        inputs = prepare(input_ids, **kwargs)
-        if inputs.get("position_ids") is not None:
-            inputs["position_ids"] = torch.zeros_like(inputs["position_ids"])
-        return inputs
+    def stubborn(fed, _ids):
+        if fed.get("position_ids") is not None:
+            fed["position_ids"] = torch.zeros_like(fed["position_ids"])
 
-    made.prepare_inputs_for_generation = stubborn
-    assert ask(generate.position_ids, made)["fed"] == [0, 0, 0, 0]
+    assert ask(generate.position_ids, fed_otherwise(tiny.model(), stubborn))["fed"] == [0] * 4
 
 
 def test_eager_is_put_back():
@@ -164,7 +161,7 @@ def test_a_beam_that_goes_on_with_another_ones_state_is_seen():
 def test_a_model_without_beams_says_why():
     made = tiny.model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
-    assert ask(beams.beams, made) == {"refused": "ZeroDivisionError: division by zero"}
+    assert ask(beams.beams, made) == DIVIDED
 
 
 def test_a_second_call_gives_what_the_first_gave():
@@ -180,15 +177,14 @@ def test_a_second_call_gives_what_the_first_gave():
 
 def leaves_arguments(made):
     """Write the arguments of every call into the generation config."""
-    original = made.generate
 
-    def generate_and_write(ids, **arguments):
-        output = original(ids, **arguments)
+    def generate_and_write(generate, ids, **arguments):
+        output = generate(ids, **arguments)
         if "repetition_penalty" in arguments:
             made.generation_config.repetition_penalty = arguments["repetition_penalty"]
         return output
 
-    made.generate = generate_and_write
+    plant(made, "generate", generate_and_write).start()
 
 
 def leaves_a_state(made):
@@ -205,23 +201,22 @@ def leaves_a_state(made):
 
 
 def test_what_a_call_leaves_behind_is_seen_in_the_second():
-    for plant in (leaves_arguments, leaves_a_state):
+    for leaving in (leaves_arguments, leaves_a_state):
         made = tiny.model()
-        plant(made)
+        leaving(made)
         outcome = ask(generate.repeated, made)
-        assert outcome["apart"] > 0.01 * outcome["of_steps"], (plant, outcome)
+        assert outcome["apart"] > 0.01 * outcome["of_steps"], (leaving, outcome)
 
 
 def test_a_second_call_that_raises_says_so():
-    made = tiny.model()
-    original, calls = made.generate, []
+    made, calls = tiny.model(), []
 
-    def only_twice(ids, **arguments):
+    def only_twice(plain, ids, **arguments):
         calls.append(ids)
-        return original(ids, **arguments) if len(calls) <= 2 else 1 / 0
+        return plain(ids, **arguments) if len(calls) <= 2 else 1 / 0
 
-    made.generate = only_twice
-    assert ask(generate.repeated, made) == {"refused": "ZeroDivisionError: division by zero"}
+    with plant(made, "generate", only_twice):
+        assert ask(generate.repeated, made) == DIVIDED
 
 
 def test_a_first_call_that_raises_is_recorded_as_raised():
@@ -235,15 +230,14 @@ def test_a_first_call_that_raises_is_recorded_as_raised():
 def asked_of_window(window, refuses_past, **more):
     """Return what a static cache gives in a model that raises for more tokens than ``refuses_past`` with it."""
     made = tiny.model("mistral", sliding_window=window, **more)
-    original = made.generate
 
-    def refusing(ids, **arguments):
+    def refusing(plain, ids, **arguments):
         if arguments.get("cache_implementation") and ids.shape[1] + 4 > refuses_past:
             raise IndexError(ids.shape[1])
-        return original(ids, **arguments)
+        return plain(ids, **arguments)
 
-    made.generate = refusing
-    return ask(generate.static, made)
+    with plant(made, "generate", refusing):
+        return ask(generate.static, made)
 
 
 def test_a_window_fills_up_while_tokens_are_generated_if_it_is_no_large_one():
@@ -280,17 +274,17 @@ def test_flex_attention_over_a_static_cache_is_asked_without_compiling_it():
         raised(NoMeaning, ask, generate.flex, made)
 
 
-def test_a_static_cache_that_flex_attention_refuses_is_a_refusal():
+def only_dynamic(plain, ids, **arguments):
+    """Generate as usual, and raise for a cache that is asked for by its name."""
+    return plain(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
+
+
+def test_a_static_cache_that_a_model_or_flex_attention_refuses_is_a_refusal():
     made = tiny.model(hidden_size=32, num_attention_heads=2)
-    original = made.generate
-
-    def only_dynamic(ids, **arguments):
-        return original(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
-
-    made.generate = only_dynamic
-    with contextlib.suppress(NoMeaning):  # up to 4.52 it raises with any cache
-        refused = {"refused": "ZeroDivisionError: division by zero"}
-        assert ask(generate.flex, made) == refused
+    with plant(made, "generate", only_dynamic):
+        assert ask(generate.static, made) == DIVIDED
+        with contextlib.suppress(NoMeaning):  # up to 4.52 it raises with any cache
+            assert ask(generate.flex, made) == DIVIDED
 
 
 def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
@@ -312,77 +306,55 @@ def test_a_model_without_a_window_gets_no_cache_of_a_window():
 
 
 def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
-    made = tiny.model("mistral", **WINDOW)
-    original, left = made.generate, []
+    made, left = tiny.model("mistral", **WINDOW), []
 
-    def generating(ids, **arguments):
+    def generating(plain, ids, **arguments):
         if "cache_implementation" not in arguments:
-            return original(ids, **arguments)
+            return plain(ids, **arguments)
         left.append(hasattr(made, "_cache"))
         made._cache = transformers.DynamicCache()
         raise RuntimeError("half made")
 
-    made.generate = generating
-    outcome = ask(generate.caches, made)
+    with plant(made, "generate", generating):
+        outcome = ask(generate.caches, made)
     assert all("half made" in one["refused"] for one in outcome.values())
     # of two rows it is no answer where one row is refused, too
     assert left == [False] * (len(outcome) + 2)
     assert OF_PADDED not in outcome
 
 
-def test_a_static_cache_that_forgets_a_padded_row_is_seen_alone():
-    """RecurrentGemma of 4.57 and 5.0 has it so."""
-    made = tiny.model()
-    original = made.generate
+def apart_with(made, halves):
+    """Return the kinds of caches seen to be apart, where the logits of the last row are halved for some arguments."""
 
-    def generating(ids, **arguments):
-        is_planted = len(ids) == 2 and "cache_implementation" in arguments
-        hook = made.register_forward_hook(halve) if is_planted else None
+    def generating(plain, ids, **arguments):
+        hook = made.register_forward_hook(halve) if halves(ids, arguments) else None
         try:
-            return original(ids, **arguments)
+            return plain(ids, **arguments)
         finally:
             _ = hook and hook.remove()
 
     def halve(_module, _args, output):
-        output.logits[1] /= 2
+        output.logits[-1] /= 2
 
-    made.generate = generating
-    outcome = ask(generate.caches, made)
-    apart = {n for n, one in outcome.items() if one["apart"] > 0.01 * one["of_steps"]}
-    assert apart == {OF_PADDED}
+    with plant(made, "generate", generating):
+        outcome = ask(generate.caches, made)
+    return {name for name, one in outcome.items() if one["apart"] > 0.01 * one["of_steps"]}
+
+
+def test_a_static_cache_that_forgets_a_padded_row_is_seen_alone():
+    """RecurrentGemma of 4.57 and 5.0 has it so."""
+
+    def is_static_of_two(ids, arguments):
+        return len(ids) == 2 and "cache_implementation" in arguments
+
+    assert apart_with(tiny.model(), is_static_of_two) == {OF_PADDED}
 
 
 def test_a_kind_of_cache_that_forgets_is_seen_alone():
     """Planted: only a cache that was asked for by the name of a window is halved."""
     made = tiny.model("mistral", **WINDOW)
-    original, name = made.generate, min(OF_WINDOWS & set(ask(generate.caches, made)))
-
-    def generating(ids, **arguments):
-        halved = arguments.get("cache_implementation") == name
-        hook = made.register_forward_hook(halve) if halved else None
-        try:
-            return original(ids, **arguments)
-        finally:
-            _ = hook and hook.remove()
-
-    def halve(_module, _args, output):
-        output.logits = output.logits / 2
-
-    made.generate = generating
-    outcome = ask(generate.caches, made)
-    apart = {n for n, one in outcome.items() if one["apart"] > 0.01 * one["of_steps"]}
-    assert apart == {name}
-
-
-def test_a_model_that_refuses_a_static_cache_says_so():
-    made = tiny.model()
-    original = made.generate
-
-    def only_dynamic(ids, **arguments):
-        return original(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
-
-    made.generate = only_dynamic
-    assert ask(generate.static, made) == {"refused": "ZeroDivisionError: division by zero"}
+    name = min(OF_WINDOWS & set(ask(generate.caches, made)))
+    assert apart_with(made, lambda _, given: given.get("cache_implementation") == name) == {name}
 
 
 SMALL = {
@@ -724,17 +696,15 @@ def demanding(made):
 def test_a_chunk_of_a_prompt_that_sees_the_padding_of_its_row_is_seen():
     """Decoders of 4.52 to 4.57 have it so."""
     made = tiny.model()
-    forward = made.forward
 
-    @functools.wraps(forward)
-    def forgets(input_ids=None, attention_mask=None, **named):
+    def forgets(forward, input_ids=None, attention_mask=None, **named):
         if input_ids.shape[1] == 2:
             attention_mask = torch.ones_like(attention_mask)
         return forward(input_ids=input_ids, attention_mask=attention_mask, **named)
 
     assert gave(made)[CHUNKED] == (WHOLE_PROMPT if HAS_CHUNKS else None)
     assert gave(demanding(made))[CHUNKED] == (WHOLE_PROMPT if HAS_CHUNKS else None)
-    made.forward = forgets
+    plant(made, "forward", forgets).start()
     assert gave(demanding(made))[CHUNKED] == (OTHER_PROMPT if HAS_CHUNKS else None)
     assert gave(made)[CHUNKED] == (OTHER_PROMPT if HAS_CHUNKS else None)
 
@@ -867,17 +837,15 @@ def test_pads_before_the_first_tokens_of_a_decoder_change_nothing_and_planted_on
 
 def test_a_step_behind_the_first_that_sees_the_pads_of_a_decoder_is_seen():
     made = t5()
-    forward = made.forward
 
-    @functools.wraps(forward)
-    def forgets(*arguments, decoder_input_ids=None, decoder_attention_mask=None, **named):
+    def forgets(forward, *arguments, decoder_input_ids=None, decoder_attention_mask=None, **named):
         if decoder_input_ids.shape[1] == 1 and decoder_attention_mask is not None:
             decoder_attention_mask = torch.ones_like(decoder_attention_mask)
         named |= {"decoder_input_ids": decoder_input_ids}
         return forward(*arguments, decoder_attention_mask=decoder_attention_mask, **named)
 
-    made.forward = forgets
-    assert behind_pads(made) == "as alone: False"
+    with plant(made, "forward", forgets):
+        assert behind_pads(made) == "as alone: False"
 
 
 def test_what_a_method_makes_of_ids_is_given_beside_them():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from planting import plant
 from raising import raised
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage import processors, table, ways
@@ -73,15 +74,14 @@ def test_the_config_is_read_before_the_ways_and_nothing_stays():
 
 def test_a_refusal_is_an_answer():
     made = model()
-    plain = made.generate
 
-    def generate(*args, **kwargs):
+    def generate(plain, *args, **kwargs):
         if kwargs.get("num_beams") == 3:
             raise ValueError("no beams here")
         return plain(*args, **kwargs)
 
-    made.generate = generate
-    answer = ask(made)["ways"]
+    with plant(made, "generate", generate):
+        answer = ask(made)["ways"]
     assert answer["beams"]["refused"] == "ValueError: no beams here"
     assert "refused" not in answer["penalties"]
 
@@ -89,16 +89,12 @@ def test_a_refusal_is_an_answer():
 def test_another_processor_is_seen_in_the_way_and_alone():
     clean = ask(model())
     kind = transformers.generation.logits_process.RepetitionPenaltyLogitsProcessor
-    plain = kind.__call__
 
-    def call(self, input_ids, scores):  # generate() reads the signature
+    def call(plain, self, input_ids, scores):
         return plain(self, input_ids, scores) + 0.5 * (scores > 0)
 
-    kind.__call__ = call
-    try:
+    with plant(kind, "__call__", call):
         planted = ask(model())
-    finally:
-        kind.__call__ = plain
     differing = {k for k, v in clean["processors"].items() if planted["processors"][k] != v}
     assert differing == {"RepetitionPenaltyLogitsProcessor"}, differing
     differing = {k for k, v in clean["ways"].items() if planted["ways"][k] != v}
@@ -113,20 +109,17 @@ def test_every_processor_can_be_made():
 
 def test_a_filter_that_keeps_fewer_tokens_than_it_is_to_is_seen():
     kind = transformers.generation.logits_process.TopPLogitsWarper
-    clean, plain = processors.processors(), kind.__call__
+    clean = processors.processors()
 
-    def call(self, input_ids, scores):
+    def call(plain, self, input_ids, scores):
         kept, self.min_tokens_to_keep = self.min_tokens_to_keep, 1
         try:
             return plain(self, input_ids, scores)
         finally:
             self.min_tokens_to_keep = kept
 
-    kind.__call__ = call
-    try:
+    with plant(kind, "__call__", call):
         planted = processors.processors()
-    finally:
-        kind.__call__ = plain
     differing = {name for name, answer in clean.items() if planted[name] != answer}
     assert differing == {"TopPLogitsWarper(min_tokens_to_keep=32)"}
     assert processors.processors() == clean
