@@ -181,8 +181,7 @@ CASES = [
         "SB103",
         HEAD + "class MForCausalLM(PreTrainedModel):\n"
         "    def prepare_inputs_for_generation(self, input_ids, **kwargs):\n        return {}\n",
-        HEAD + "class MForCausalLM(PreTrainedModel, GenerationMixin):\n"
-        "    def prepare_inputs_for_generation(self, input_ids, **kwargs):\n        return {}\n",
+        ("MForCausalLM(PreTrainedModel):", "MForCausalLM(PreTrainedModel, GenerationMixin):"),
     ),
     (
         "SB104",
@@ -206,10 +205,7 @@ CASES = [
             "def _update_model_kwargs_for_generation(self, outputs, kwargs):\n"
             "    return self._extract_past_from_model_output(outputs)"
         ),
-        body(
-            "def _update_model_kwargs_for_generation(self, outputs, kwargs):\n"
-            "    return outputs.past_key_values"
-        ),
+        ("return self._extract_past_from_model_output(outputs)", "return outputs.past_key_values"),
     ),
     (
         "SB104",
@@ -231,13 +227,7 @@ CASES = [
             "        model_kwargs['attention_mask'] = torch.cat([m, m.new_ones((1, 1))], dim=-1)\n"
             "    return model_kwargs"
         ),
-        body(
-            "def _update_model_kwargs_for_generation(self, outputs, model_kwargs):\n"
-            "    if model_kwargs.get('attention_mask') is not None:\n"
-            "        m = model_kwargs['attention_mask']\n"
-            "        model_kwargs['attention_mask'] = torch.cat([m, m.new_ones((1, 1))], dim=-1)\n"
-            "    return model_kwargs"
-        ),
+        ("'attention_mask' in model_kwargs:", "model_kwargs.get('attention_mask') is not None:"),
     ),
     (
         "SB718",  # as MPT
@@ -260,11 +250,7 @@ CASES = [
             "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
             "    return {'input_ids': input_ids, 'mask': kwargs.get('attention_mask').bool()}"
         ),
-        body(
-            "def forward(self, input_ids, mask=None):\n    return input_ids\n"
-            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
-            "    return {'input_ids': input_ids, 'mask': kwargs.get('attention_mask').bool()}"
-        ),
+        ("forward(self, input_ids, attention_mask=None):", "forward(self, input_ids, mask=None):"),
     ),
     (
         "SB718",
@@ -272,10 +258,9 @@ CASES = [
             "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
             "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
         ),
-        body(  # an encoder-decoder keeps its mask
-            "def get_encoder(self):\n    return self.encoder\n"
-            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
-            "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
+        (  # an encoder-decoder keeps its mask
+            "class M(PreTrainedModel):",
+            "class M(PreTrainedModel):\n    def get_encoder(self):\n        return self.encoder",
         ),
     ),
     (
@@ -286,12 +271,7 @@ CASES = [
             "    mask = kwargs['attention_mask'] if 'attention_mask' in kwargs else ones\n"
             "    return {'input_ids': input_ids, 'attention_mask': mask.bool()}"
         ),
-        body(
-            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
-            "    ones = input_ids.new_ones(1, 1)\n"
-            "    mask = kwargs['attention_mask'] if kwargs.get('attention_mask') is not None else ones\n"
-            "    return {'input_ids': input_ids, 'attention_mask': mask.bool()}"
-        ),
+        ("if 'attention_mask' in kwargs else", "if kwargs.get('attention_mask') is not None else"),
     ),
     (
         "SB718",  # as DeepSeek
@@ -324,19 +304,14 @@ CASES = [
     (
         "SB890",
         body(f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}"),
-        body(
-            f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}".replace(
-                "return inputs",
-                "return inputs | {k: v for k, v in kwargs.items() if 'output' in k}",
-            )
-        ),
+        ("return inputs", "return inputs | {k: v for k, v in kwargs.items() if 'output' in k}"),
     ),
     (
         "SB890",
         body(f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}"),
-        body(  # the forward has no hidden states to give
-            "def forward(self, input_ids):\n    return input_ids\n"
-            + PREPARED.format("", "cache_position[0] == 0")
+        (  # the forward has no hidden states to give
+            "def forward(self, input_ids, output_hidden_states=None)",
+            "def forward(self, input_ids)",
         ),
     ),
     (
@@ -346,10 +321,9 @@ CASES = [
             "    m = attention_mask if kwargs.get('use_cache') else attention_mask[:, -1:]\n"
             "    return {'input_ids': input_ids, 'attention_mask': m.bool()}"
         ),
-        body(  # the other side is no mask of generate()
-            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
-            "    m = input_ids if kwargs.get('use_cache') else input_ids[:, -1:]\n"
-            "    return {'input_ids': input_ids, 'attention_mask': m.bool()}"
+        (  # the other side is no mask of generate()
+            "m = attention_mask if kwargs.get('use_cache') else attention_mask[:, -1:]",
+            "m = input_ids if kwargs.get('use_cache') else input_ids[:, -1:]",
         ),
     ),
     (
@@ -417,15 +391,13 @@ CASES = [
         "SB607",  # as Florence-2
         HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
         "        return self.language_model._supports_sdpa\n",
-        HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
-        "        return not self.config.is_eager\n",
+        ("return self.language_model._supports_sdpa", "return not self.config.is_eager"),
     ),
     (
         "SB868",  # as ChatGLM
         "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
         "    def _pad(self, inputs, max_length=None):\n        return inputs\n",
-        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
-        "    def _pad(self, inputs, max_length=None, padding_side=None):\n        return inputs\n",
+        ("(self, inputs, max_length=None):", "(self, inputs, max_length=None, padding_side=None):"),
     ),
     (
         "SB867",  # as Baichuan, ChatGLM2 and Qwen
@@ -450,10 +422,7 @@ CASES = [
     (
         "SB301",
         NEVER_WRITTEN,
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.register_buffer('t', torch.arange(4))\n    self.post_init()"
-        ),
+        ("('t', torch.arange(4), persistent=False)", "('t', torch.arange(4))"),
     ),
     (
         "SB301",
@@ -485,13 +454,7 @@ CASES = [
             "def _init_weights(self, module):\n    with torch.no_grad():\n"
             "        module.A_log.copy_(torch.arange(4).float())"
         ),
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.A_log = nn.Parameter(torch.zeros(4))\n    self.post_init()\n"
-            "def _init_weights(self, module):\n"
-            "    if not getattr(module.A_log, '_is_hf_initialized', False):\n"
-            "        module.A_log.copy_(torch.arange(4).float())"
-        ),
+        ("with torch.no_grad():", "if not getattr(module.A_log, '_is_hf_initialized', False):"),
     ),
     (
         "SB303",
@@ -516,10 +479,7 @@ CASES = [
             "def __init__(self, config):\n    super().__init__(config)\n"
             "    self.rates = torch.linspace(0, 1, 4).tolist()\n    self.post_init()"
         ),
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.rates = torch.linspace(0, 1, 4, device='cpu').tolist()\n    self.post_init()"
-        ),
+        ("= torch.linspace(0, 1, 4).tolist()", "= torch.linspace(0, 1, 4, device='cpu').tolist()"),
     ),
     (
         "SB305",
@@ -528,19 +488,13 @@ CASES = [
             "    self.slopes = torch.arange(1, 5).float()\n    self.post_init()\n"
             "def forward(self, x):\n    return x * self.slopes.to(x.device)"
         ),
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.slopes = torch.arange(1, 5, device='cpu').float()\n    self.post_init()\n"
-            "def forward(self, x):\n    return x * self.slopes.to(x.device)"
-        ),
+        ("self.slopes = torch.arange(1, 5)", "self.slopes = torch.arange(1, 5, device='cpu')"),
     ),
     ("SB401", body("_tied_weights_keys = ['head.weight']"), body("_tied_weights_keys = None")),
     (
         "SB402",
         body("def __init__(self, config):\n    super().__init__(config)\n    self.a = 1"),
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n    self.a = 1\n    self.post_init()"
-        ),
+        ("self.a = 1", "self.a = 1\n        self.post_init()"),
     ),
     (
         "SB402",
@@ -569,8 +523,7 @@ CASES = [
         "SB502",
         "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
         "def f(config):\n    return LlamaRotaryEmbedding(config, device='cpu')\n",
-        "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
-        "def f(config):\n    return LlamaRotaryEmbedding(config)\n",
+        ("LlamaRotaryEmbedding(config, device='cpu')", "LlamaRotaryEmbedding(config)"),
     ),
     (
         "SB502",
@@ -580,8 +533,7 @@ CASES = [
     (
         "SB503",
         HEAD + "def theta(config: LlamaConfig):\n    return getattr(config, 'rope_theta', 1e4)\n",
-        HEAD
-        + "def theta(config: PretrainedConfig):\n    return getattr(config, 'rope_theta', 1e4)\n",
+        ("def theta(config: LlamaConfig):", "def theta(config: PretrainedConfig):"),
     ),
     (
         "SB603",
@@ -628,10 +580,7 @@ CASES = [
             "def forward(self, past_key_values: List[Tuple[Tensor, Tensor]]):\n"
             "    return past_key_values[0][0]"
         ),
-        body(
-            "def prefill(self, past_key_values: List[Tuple[Tensor, Tensor]]):\n"
-            "    return past_key_values[0][0]"
-        ),
+        ("def forward", "def prefill"),
     ),
     (
         "SB702",
@@ -663,10 +612,7 @@ CASES = [
             reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
             "kind = self.config.rope_scaling['type']"
         ),
-        scaled(
-            reads="0\nif self.config.rope_scaling is None or 'factor' not in self.config.rope_scaling:\n"
-            "    return 1.0\nkind = self.config.rope_scaling['type']"
-        ),
+        ("is None:", "is None or 'factor' not in self.config.rope_scaling:"),
     ),
     (
         "SB507",
@@ -674,10 +620,7 @@ CASES = [
             reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
             "kind = self.config.rope_scaling['type']"
         ),
-        scaled(
-            reads="0\nif self.config.rope_scaling is None:\n    return 1.0\n"
-            "kind = self.config.rope_scaling.get('rope_type', self.config.rope_scaling.get('type'))"
-        ),
+        ("['type']", ".get('rope_type', self.config.rope_scaling.get('type'))"),
     ),
     (
         "SB507",
@@ -685,9 +628,7 @@ CASES = [
             reads="0\nif self.rope_scaling is None:\n    return 1.0\n"
             "kind = self.config.rope_scaling['type']"
         ),
-        scaled(
-            reads="0\nif self.steps is None:\n    return 1.0\nkind = self.config.rope_scaling['type']"
-        ),
+        ("if self.rope_scaling is None:", "if self.steps is None:"),
     ),
     (
         "SB507",
@@ -817,10 +758,7 @@ CASES = [
     (
         "SB715",
         prepares("        if cache_position[0] == 0:\n            inputs['pixel_values'] = 1\n"),
-        prepares(
-            "        if cache_position is None or cache_position[0] == 0:\n"
-            "            inputs['pixel_values'] = 1\n"
-        ),
+        ("if cache_position[0] == 0:", "if cache_position is None or cache_position[0] == 0:"),
     ),
     (
         "SB715",
@@ -834,8 +772,7 @@ CASES = [
         "SB106",
         "from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x')\n"
         "model.generate(**inputs, use_model_defaults=False)\n",
-        "from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x')\n"
-        "model.generate(**inputs, max_new_tokens=3)\n",
+        ("(**inputs, use_model_defaults=False)", "(**inputs, max_new_tokens=3)"),
     ),
     (
         "SB106",
@@ -848,16 +785,13 @@ CASES = [
         "SB113",
         "from transformers import Trainer\nclass T(Trainer):\n"
         "    def _maybe_log_save_evaluate(self, loss, norm, model, trial, epoch, ignored, start):\n        pass\n",
-        "from transformers import Trainer\nclass T(Trainer):\n"
-        "    def _maybe_log_save_evaluate(self, *args, learning_rate=None):\n        pass\n",
+        (", loss, norm, model, trial, epoch, ignored, start", ", *args, learning_rate=None"),
     ),
     (
         "SB113",
         "from transformers import Trainer\nclass T(Trainer):\n"
         "    def _maybe_log_save_evaluate(self, loss):\n        pass\n",
-        "from transformers import Trainer\nclass T(Trainer):\n"
-        "    def _maybe_log_save_evaluate(self, loss):\n        pass\n"
-        "    def step(self, loss):\n        self._maybe_log_save_evaluate(loss)\n",
+        ("pass", "pass\n    def step(self, loss):\n        self._maybe_log_save_evaluate(loss)"),
     ),
     ("SB723", counting("self.num_layers = 2"), counting("self.num_hidden_layers = 2")),
     ("SB723", counting("self.n_layer = 2"), counting(COUNTED)),
@@ -881,9 +815,7 @@ CASES = [
         "from transformers import GenerationMixin, PreTrainedModel\n"
         "class M(PreTrainedModel, GenerationMixin):\n"
         "    def forward(self, input_ids, cache=None):\n        return input_ids\n",
-        "from transformers import GenerationMixin, PreTrainedModel\n"
-        "class M(PreTrainedModel, GenerationMixin):\n"
-        "    def forward(self, input_ids, cache=None, cache_position=None):\n        return input_ids\n",
+        ("(self, input_ids, cache=None):", "(self, input_ids, cache=None, cache_position=None):"),
     ),
     (
         "SB721",
@@ -949,8 +881,7 @@ CASES = [
         "SB713",
         "from transformers.utils import ModelOutput\nclass O(ModelOutput):\n"
         "    past_key_values: tuple | None = None\n",
-        "from transformers.utils import ModelOutput\nclass O(ModelOutput):\n"
-        "    cache: tuple | None = None\n    past_key_values: tuple | None = None\n",
+        ("class O(ModelOutput):", "class O(ModelOutput):\n    cache: tuple | None = None"),
     ),
     (
         "SB808",
@@ -977,8 +908,7 @@ CASES = [
     (
         "SB809",
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer.parse_response(m)\n",
-        "import transformers\ndef f(tokenizer, m):\n"
-        "    return tokenizer.parse_response(m) if hasattr(tokenizer, 'parse_response') else m\n",
+        ("(m)", "(m) if hasattr(tokenizer, 'parse_response') else m"),
     ),
     (
         "SB809",
@@ -1010,8 +940,7 @@ CASES = [
         "SB106",
         "from transformers import pipeline\npipe = pipeline('image-text-to-text')\n"
         "chat = [{'role': 'user', 'content': []}]\npipe(images='a.png', text=chat)\n",
-        "from transformers import pipeline\npipe = pipeline('image-text-to-text')\n"
-        "chat = 'Describe <image>'\npipe(images='a.png', text=chat)\n",
+        ("chat = [{'role': 'user', 'content': []}]", "chat = 'Describe <image>'"),
     ),
     (
         "SB107",
@@ -1027,15 +956,13 @@ CASES = [
         "SB108",
         "from transformers import LlavaForConditionalGeneration as L\n"
         "m = L.from_pretrained('m')\nprint(m.language_model)\n",
-        "from transformers import LlavaForConditionalGeneration as L\n"
-        "m = L.from_pretrained('m')\nprint(m.lm_head)\nm = 3\nprint(m.language_model)\n",
+        ("m = L.from_pretrained('m')", "m = L.from_pretrained('m')\nprint(m.lm_head)\nm = 3"),
     ),
     (
         "SB108",
         "from transformers import Qwen2VLForConditionalGeneration as Q\n"
         "m = Q.from_pretrained('m')\nprint(m.config.vocab_size)\n",
-        "from transformers import Qwen2VLForConditionalGeneration as Q\n"
-        "m = Q.from_pretrained('m')\nprint(m.config.get_text_config().vocab_size, m.config.image_token_id)\n",
+        ("m.config.vocab_size", "m.config.get_text_config().vocab_size, m.config.image_token_id"),
     ),
     (
         "SB108",
@@ -1047,8 +974,7 @@ CASES = [
         "SB108",
         "from transformers.models.llama.modeling_llama import LlamaAttention\n"
         "class A(LlamaAttention):\n    def forward(self, x):\n        return self.rotary_fn(x)\n",
-        "from transformers.models.llama.modeling_llama import LlamaAttention\n"
-        "class A(LlamaAttention):\n    def forward(self, x):\n        return self.q_proj(x)\n",
+        ("return self.rotary_fn(x)", "return self.q_proj(x)"),
     ),
     (
         "SB108",
@@ -1132,8 +1058,7 @@ CASES = [
         "SB907",
         "import transformers\ndef f(m, a, x):\n"
         "    return m.generate(x, assistant_model=a, min_new_tokens=4)\n",
-        "import transformers\ndef f(m, a, x):\n"
-        "    return m.generate(x, assistant_model=None, min_new_tokens=4)\n",
+        ("(x, assistant_model=a, min_new_tokens=4)", "(x, assistant_model=None, min_new_tokens=4)"),
     ),
     (
         "SB908",
@@ -1143,8 +1068,7 @@ CASES = [
     (
         "SB908",
         "import transformers\ndef f(m, x):\n    return m.generate(x, penalty_alpha=0.6, top_k=4)\n",
-        "import transformers\ndef f(m, x):\n"
-        "    return m.generate(x, penalty_alpha=0.6, top_k=4, trust_remote_code=True)\n",
+        ("x, penalty_alpha=0.6, top_k=4", "x, penalty_alpha=0.6, top_k=4, trust_remote_code=True"),
     ),
     (
         "SB909",
@@ -1157,16 +1081,15 @@ CASES = [
         "from transformers import AutoModel\ndef f(name, path):\n"
         "    model = AutoModel.from_pretrained(name)\n"
         "    model.save_pretrained(path, safe_serialization=False)\n",
-        "from transformers import AutoModel\ndef f(name, path):\n"
-        "    model = AutoModel.from_pretrained(name)\n    model.save_pretrained(path)\n",
+        ("model.save_pretrained(path, safe_serialization=False)", "model.save_pretrained(path)"),
     ),
     (
         "SB911",
         "import transformers\ndef f(model):\n    model.gradient_checkpointing_enable()\n",
-        "import transformers\ndef f(model):\n"
-        "    model.gradient_checkpointing_enable({'use_reentrant': False})\n",
+        ("_enable()", "_enable({'use_reentrant': False})"),
     ),
 ]
+"""Finding, code that has it, and a twin that has not: the whole code, or what stands in place of a part of the other."""
 
 
 KEPT = "def __init__(self, config):\n    super().__init__(config)\n    self.slopes = torch.arange(1, 5)\n"
@@ -1224,6 +1147,15 @@ CLEAN = {
 """Code that real packages have, and that is the same in every release."""
 
 
+def twin_of(planted, twin):
+    """Return the code of a twin."""
+    if isinstance(twin, str):
+        return twin
+    part, other = twin
+    assert planted.count(part) == 1, part
+    return planted.replace(part, other)
+
+
 def problems_of(tmp_path, text):
     path = tmp_path / "modeling_x.py"
     path.write_text(text, "utf-8")
@@ -1240,7 +1172,7 @@ def test_a_planted_line_is_found_and_its_twin_is_not(tmp_path, code, planted, tw
         assert problem.message
         assert problem.releases
         assert problem.remedy
-    assert code not in {p.code for p in problems_of(tmp_path, twin)}
+    assert code not in {p.code for p in problems_of(tmp_path, twin_of(planted, twin))}
 
 
 @pytest.mark.parametrize(
