@@ -221,19 +221,39 @@ def write_planted(folder, code, shapes, classes, *, planted=PLANTED, spread=0.4,
     write_safetensors(folder / "model.safetensors", tensors)
 
 
+SMALL = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 48}
+SMALL |= {"num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL_LLAMA = SMALL | {"eos_token_id": None, "initializer_range": 0.25}
+SAVE = """
+import importlib, json, sys, torch
+folder, code, autos, models = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
+sys.path.insert(0, folder)
+kinds = {name: getattr(importlib.import_module(code), name) for name in autos}
+for name, (kind, fields) in models.items():
+    torch.manual_seed(0)
+    config_class = kinds[kind].config_class
+    config = config_class(**fields)
+    config.auto_map = {"AutoConfig": f"{code}.{config_class.__name__}"} | {
+        autos[other]: f"{code}.{other}" for other in autos if kinds[other].config_class is config_class}
+    kinds[kind](config).save_pretrained(f"{folder}/{name}")
+"""
+"""Writes models of custom code; those of one config class are in its auto_map, as checkpoints have it that serve several tasks."""
+
+
 @pytest.fixture(scope="session")
 def save_planted(run_script):
-    """Return a function that saves models of a file of planted/ by a script, and writes matrix.yaml.
+    """Return a function that saves models of a file of planted/ in a release, and writes matrix.yaml.
 
-    The script runs in a release, with the folder and ``words``. Each model gets the file, and a line behind ``matrix``.
+    ``autos``: class -> its Auto class. ``models``: name -> class and fields of its config, of which each gets a line
+    behind ``matrix``.
     """
 
-    def save(folder, code, stack, script, words, names, matrix):
-        shutil.copy(PLANTED / code, folder)
-        run_script(stack, "-c", script, folder, *words)
+    def save(folder, code, stack, autos, models, matrix):
+        shutil.copy(PLANTED / f"{code}.py", folder)
+        run_script(stack, "-c", SAVE, folder, code, json.dumps(autos), json.dumps(models))
         lines = [matrix.strip()]
-        for name in names:
-            shutil.copy(PLANTED / code, folder / name)
+        for name in models:
+            shutil.copy(PLANTED / f"{code}.py", folder / name)
             lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
         (folder / "matrix.yaml").write_text("\n".join(lines))
 

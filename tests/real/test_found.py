@@ -3,6 +3,7 @@
 import pytest
 
 from samebits.questions.training.records import steps_of
+from tests.real.conftest import SMALL_LLAMA
 
 PLANTS = {
     "detector": ("FoundForObjectDetection", ""),
@@ -11,36 +12,26 @@ PLANTS = {
     "llama": ("EmbeddedForCausalLM", ""),
     "embeddings": ("EmbeddedForCausalLM", "embeddings"),
 }
+AUTOS = {
+    "FoundForObjectDetection": "AutoModelForObjectDetection",
+    "EmbeddedForCausalLM": "AutoModelForCausalLM",
+}
 MATRIX = """
 stacks: ["4.57", "5.2"]
 defaults: {dtypes: [float32], greedy: 0, questions: [relations, training],
   prompts: {short: {length: 9}}}
 models:
 """
-SAVE = """
-import sys, torch
-folder = sys.argv[1]
-sys.path.insert(0, folder)
-import modeling_found
-for part in sys.argv[2:]:
-    name, kind, plant = part.split("=")
-    torch.manual_seed(0)
-    sizes = {"num_labels": 3} if kind.startswith("Found") else dict(vocab_size=99, hidden_size=32,
-        intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, eos_token_id=None, initializer_range=0.25)
-    kind = getattr(modeling_found, kind)
-    config = kind.config_class(plant=plant, **sizes)
-    auto = "AutoModelForCausalLM" if "Causal" in kind.__name__ else "AutoModelForObjectDetection"
-    config.auto_map = {"AutoConfig": f"modeling_found.{kind.config_class.__name__}",
-                       auto: f"modeling_found.{kind.__name__}"}
-    kind(config).save_pretrained(f"{folder}/{name}")
-"""
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("found")
-    parts = [f"{name}={kind}={plant}" for name, (kind, plant) in PLANTS.items()]
-    save_planted(folder, "modeling_found.py", "4.57", SAVE, parts, PLANTS, MATRIX)
+    models = {
+        name: (kind, {"plant": plant} | (SMALL_LLAMA if "Causal" in kind else {"num_labels": 3}))
+        for name, (kind, plant) in PLANTS.items()
+    }
+    save_planted(folder, "modeling_found", "4.57", AUTOS, models, MATRIX)
     return run_in(folder)
 
 

@@ -13,27 +13,15 @@ models:
   gpt2: {build: {architecture: gpt2, config: {vocab_size: 99, n_embd: 48, n_layer: 3, n_head: 4,
     n_positions: 64, eos_token_id: null}}}
 """
-SAVE = """
-import sys, torch
-folder = sys.argv[1]
-sys.path.insert(0, folder)
-import modeling_initial as code
-for part in sys.argv[2:]:
-    name, plant = part.split("=")
-    torch.manual_seed(0)
-    config = code.InitialConfig(plant=plant, initializer_range=0.3)
-    config.auto_map = {"AutoConfig": "modeling_initial.InitialConfig",
-                       "AutoModelForCausalLM": "modeling_initial.InitialForCausalLM"}
-    config.architectures = ["InitialForCausalLM"]
-    code.InitialForCausalLM(config).save_pretrained(f"{folder}/{name}")
-"""
 
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("initial")
-    parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
-    save_planted(folder, "modeling_initial.py", "4.57", SAVE, parts, PLANTS, MATRIX)
+    fields = {"initializer_range": 0.3}
+    models = {n: ("InitialForCausalLM", fields | {"plant": p}) for n, p in PLANTS.items()}
+    autos = {"InitialForCausalLM": "AutoModelForCausalLM"}
+    save_planted(folder, "modeling_initial", "4.57", autos, models, MATRIX)
     report = run_in(folder)
     return {c.cell.model: c for row in report.rows for c in row.cells if c.cell.stack == "5.2"}
 

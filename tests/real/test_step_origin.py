@@ -11,7 +11,7 @@ from samebits import questions
 from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
-from tests.real.conftest import PLANTED
+from tests.real.conftest import PLANTED, SMALL_LLAMA
 
 pytestmark = (
     pytest.mark.long
@@ -31,29 +31,16 @@ models:
   mamba: {build: {architecture: mamba, config: {
     vocab_size: 99, hidden_size: 32, state_size: 8, num_hidden_layers: 2, eos_token_id: null}}}
 """
-SAVE = """
-import sys, torch
-folder = sys.argv[1]
-sys.path.insert(0, folder)
-import modeling_backward
-for part in sys.argv[2:]:
-    name, plant = part.split("=")
-    torch.manual_seed(0)
-    config = modeling_backward.BackwardConfig(plant=plant, vocab_size=99, hidden_size=32,
-        intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        tie_word_embeddings=True, eos_token_id=None, initializer_range=0.25)
-    model = modeling_backward.BackwardForCausalLM(config)
-    config.auto_map = {"AutoConfig": "modeling_backward.BackwardConfig",
-                       "AutoModelForCausalLM": "modeling_backward.BackwardForCausalLM"}
-    model.save_pretrained(f"{folder}/{name}")
-"""
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("backward")
-    parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
-    save_planted(folder, "modeling_backward.py", "4.48", SAVE, parts, PLANTS, MATRIX)
+    small = SMALL_LLAMA | {"num_key_value_heads": 2, "tie_word_embeddings": True}
+    small |= {"intermediate_size": 56}
+    models = {n: ("BackwardForCausalLM", small | {"plant": p}) for n, p in PLANTS.items()}
+    autos = {"BackwardForCausalLM": "AutoModelForCausalLM"}
+    save_planted(folder, "modeling_backward", "4.48", autos, models, MATRIX)
     with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
         patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
         return run_in(folder)

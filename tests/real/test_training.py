@@ -10,6 +10,7 @@ from samebits import questions
 from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
+from tests.real.conftest import SMALL_LLAMA
 
 pytestmark = pytest.mark.long  # for changes of questions/training
 
@@ -44,29 +45,21 @@ models:
   mamba: {build: {architecture: mamba, config: {
     vocab_size: 99, hidden_size: 32, state_size: 8, num_hidden_layers: 2, eos_token_id: null}}}
 """
-SAVE = """
-import sys, torch
-folder = sys.argv[1]
-sys.path.insert(0, folder)
-import modeling_training
-for part in sys.argv[2:]:
-    name, plant, dropout = part.split("=")
-    torch.manual_seed(0)
-    config = modeling_training.TrainingConfig(plant=plant, vocab_size=99, hidden_size=32,
-        intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        tie_word_embeddings=True, eos_token_id=None, initializer_range=0.25, attention_dropout=float(dropout))
-    model = modeling_training.PlantedForCausalLM(config)
-    config.auto_map = {"AutoConfig": "modeling_training.TrainingConfig",
-                       "AutoModelForCausalLM": "modeling_training.PlantedForCausalLM"}
-    model.save_pretrained(f"{folder}/{name}")
-"""
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, save_planted, run_in):
     folder = tmp_path_factory.mktemp("training")
-    parts = [f"{name}={plant}={0.2 if name in DROPPING else 0.0}" for name, plant in PLANTS.items()]
-    save_planted(folder, "modeling_training.py", "4.48", SAVE, parts, PLANTS, MATRIX)
+    small = SMALL_LLAMA | {"num_key_value_heads": 2, "tie_word_embeddings": True}
+    models = {
+        name: (
+            "PlantedForCausalLM",
+            small | {"plant": plant, "attention_dropout": 0.2 if name in DROPPING else 0.0},
+        )
+        for name, plant in PLANTS.items()
+    }
+    autos = {"PlantedForCausalLM": "AutoModelForCausalLM"}
+    save_planted(folder, "modeling_training", "4.48", autos, models, MATRIX)
     with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
         patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
         return run_in(folder)
