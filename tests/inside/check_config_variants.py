@@ -84,10 +84,9 @@ def picky():
 
 
 def test_a_value_that_the_class_refuses_is_left_out_and_named():
-    kept = config_variants._source
-    config_variants._source = lambda _: "config.one config.two config.three"
     refused = set()
-    try:
+    code = "config.one config.two config.three"
+    with mock.patch.object(config_variants, "_source", return_value=code):
         for number in range(1, 5):
             try:
                 model, said = config_variants.variant(picky(), number, 1)
@@ -100,8 +99,6 @@ def test_a_value_that_the_class_refuses_is_left_out_and_named():
                 assert name not in said["values"]
                 assert "ValueError" in why
                 refused.add(name)
-    finally:
-        config_variants._source = kept
     assert "three=True" in refused
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tokenizers
@@ -168,23 +169,22 @@ def test_code_elsewhere_runs_and_so_does_what_the_user_names():
 
 
 def test_what_lies_in_the_cache_of_the_hub_is_a_model_s_but_for_kernels_of_transformers():
-    with tempfile.TemporaryDirectory() as cache:
-        before, constants.HF_HUB_CACHE = constants.HF_HUB_CACHE, cache
-        try:
-            for name, refused in {
-                "models--org--name": True,
-                "models--kernels-community--flash-attn": False,
-                "kernels--org--attention": True,
-                "kernels--kernels-community--flash-attn": False,
-                "models--org--name/models--kernels-community--x": True,
-            }.items():
-                folder = Path(cache, name, "snapshots", "0" * 40)
-                folder.mkdir(parents=True)
-                answer = outcome("org/name", import_file, model(folder))
-                assert ("comes with the model" in answer) is refused, (name, answer)
-                assert (answer == "ran") is not refused
-        finally:
-            constants.HF_HUB_CACHE = before
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        mock.patch.object(constants, "HF_HUB_CACHE", cache),
+    ):
+        for name, refused in {
+            "models--org--name": True,
+            "models--kernels-community--flash-attn": False,
+            "kernels--org--attention": True,
+            "kernels--kernels-community--flash-attn": False,
+            "models--org--name/models--kernels-community--x": True,
+        }.items():
+            folder = Path(cache, name, "snapshots", "0" * 40)
+            folder.mkdir(parents=True)
+            answer = outcome("org/name", import_file, model(folder))
+            assert ("comes with the model" in answer) is refused, (name, answer)
+            assert (answer == "ran") is not refused
 
 
 PICKLES = {

@@ -4,6 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import cells
 import torch
 from samebits_probe.model import heap
 from samebits_probe.model.inputs import Inputs
@@ -191,8 +192,7 @@ def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
         raise load.PhaseFailed(failure)
 
     load.observe = observe
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
-    job = {"cell": {"model": "m", "variant": variant, "stack": "5.x"}, "threads": 1}
+    job = {"cell": cells.CELL, "threads": 1}
     inputs = {"record": "", "root": "", "reason": ""}
     job |= {"model": {"source": "/m", "trust_remote_code": False, "inputs": inputs}}
     job |= {"copies": {}, "models": ["4.48"]}

@@ -7,9 +7,12 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from unittest import mock
 
+import cells
 import torch
 import transformers
+from raising import raised
 from samebits_probe.cell import cell, on_device
 from samebits_probe.cell.phases import device as device_phase
 from samebits_probe.cell.phases import settings as settings_phase
@@ -176,13 +179,8 @@ def test_this_machine_has_a_cpu_and_no_device_of_another_vendor():
 
 def test_a_cell_on_a_missing_device_says_so_and_is_not_finished():
     with tempfile.TemporaryDirectory() as folder:
-        variant = {"dtype": "float32", "attention": "default", "device": "xpu"}
-        job = {
-            "cell": {"model": "m", "variant": variant, "stack": "s"},
-            "run": "a",
-            "capture": f"{folder}/a.json",
-            "threads": 1,
-        }
+        on_xpu = cells.CELL | {"variant": cells.VARIANT | {"device": "xpu"}}
+        job = cells.job(folder, {}, cell=on_xpu)
         cell.run(job)
         text = Path(job["capture"]).read_text("utf-8")
     capture = json.loads(text[text.index("{") : text.rindex("}") + 1])
@@ -192,14 +190,8 @@ def test_a_cell_on_a_missing_device_says_so_and_is_not_finished():
     assert "--devices cpu" in capture["unfinished"]["reason"]
 
 
-@contextmanager
 def synchronizing(answer):
-    before = torch.cuda.synchronize
-    torch.cuda.synchronize = answer
-    try:
-        yield
-    finally:
-        torch.cuda.synchronize = before
+    return mock.patch.object(torch.cuda, "synchronize", answer)
 
 
 def broken():
@@ -208,25 +200,15 @@ def broken():
 
 def test_an_exception_on_a_lost_device_ends_the_process_and_another_one_is_a_result():
     with tempfile.TemporaryDirectory() as folder:
-        job = {
-            "cell": {"model": "m", "variant": {"device": "cuda"}, "stack": "s"},
-            "run": "a",
-            "capture": f"{folder}/a.json",
-        }
-        real = cell._run
-        cell._run = lambda job: 1 / 0
-        try:
+        job = cells.job(folder, {}, cell=cells.CELL | {"variant": {"device": "cuda"}})
+        with mock.patch.object(cell, "_run", side_effect=ZeroDivisionError):
             with synchronizing(broken):
-                cell.run(job)
-            raise AssertionError
-        except devices.DeviceLost as lost:
+                lost = raised(devices.DeviceLost, cell.run, job)
             assert str(lost) == "CUDA error: misaligned address"
             assert not Path(job["capture"]).exists()
             with synchronizing(lambda: None):
                 cell.run(job)
             assert "ZeroDivisionError" in Path(job["capture"]).read_text("utf-8")
-        finally:
-            cell._run = real
 
 
 def test_a_cpu_is_never_lost():

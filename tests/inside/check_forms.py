@@ -171,13 +171,10 @@ def test_patches_are_hidden_where_a_forward_requires_it_or_a_head_predicts_them(
 
 
 def ids_by_both_ways(model):
-    kept = relations.RELATIONS
-    relations.RELATIONS = tuple(r for r in kept if r.name.startswith("decoder ids"))
+    asked = tuple(r for r in relations.RELATIONS if r.name.startswith("decoder ids"))
     main = batches.batches(model, "seq2seq-lm", {})[0]
-    try:
+    with mock.patch.object(relations, "RELATIONS", asked):
         answer = relations.observe(Learner(model, torch.float32), Setting(main, "seq2seq-lm"), 1e12)
-    finally:
-        relations.RELATIONS = kept
     return answer["relations"], [skip["reason"] for skip in answer["inapplicable"]]
 
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import feeding
+import cells
 import torch
 import transformers
 from raising import raised
@@ -82,23 +82,8 @@ def place(path, behind):
 def cell(folder, **changes):
     """Return a cell that is loaded and traced, as far as the phase before integrity."""
     root = tempfile.mkdtemp()
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
-    job = {
-        "run": "a",
-        "timeout": 240,
-        "capture": f"{root}/deep/a.json",
-        "cell": {"model": "leaky", "stack": "s", "variant": variant},
-        "model": feeding.chosen(
-            {
-                "source": str(folder),
-                "trust_remote_code": True,
-                "greedy": 0,
-                "prompts": {"short": {"ids": [1, 2, 3, 4]}},
-            }
-        ),
-        "store": {"root": root, "limit": 1 << 20, "wanted": []},
-    }
-    job.update(changes)
+    fields = {"limit": 1 << 20, "capture": f"{root}/deep/a.json"} | changes
+    job = cells.job(root, cells.fed(folder, trusts=True), **fields)
     torch.set_num_threads(1)
     heap.fill_unwritten(job["run"], "cpu")
     made = cell_session.Session(job)

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import feeding
+import cells
 import torch
 from safetensors.torch import save_file
 from samebits_probe.cell import cell
@@ -60,26 +60,7 @@ def test_a_model_that_is_let_go_has_its_shapes_and_no_numbers():
 def test_a_cell_holds_two_models_at_once_and_no_third():
     folder = Path(tempfile.mkdtemp())
     size = large.make(folder / "model", 256 * MIB)
-    job = {
-        "threads": 1,
-        "run": "a",
-        "timeout": 240,
-        "capture": str(folder / "a.json"),
-        "cell": {
-            "model": "large",
-            "stack": "s",
-            "variant": {"dtype": "float32", "attention": "default", "device": "cpu"},
-        },
-        "model": feeding.chosen(
-            {
-                "source": str(folder / "model"),
-                "trust_remote_code": False,
-                "greedy": 0,
-                "prompts": {"short": {"ids": [1, 2, 3, 4]}},
-            }
-        ),
-        "store": {"root": str(folder), "limit": MIB, "wanted": []},
-    }
+    job = cells.job(folder, cells.fed(folder / "model"), limit=MIB)
     # what a first load imports is no model
     load.load(Session(job).source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

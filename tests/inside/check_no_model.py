@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
+import cells
 import transformers
 from samebits_probe.cell import cell
 from samebits_probe.cell.capture import write_capture
@@ -25,16 +26,8 @@ def observed(folder):
         "prompts": {},
         "inputs": {"record": "", "reason": "no model", "root": str(out)},
     }
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
-    job = {
-        "cell": {"model": "m", "variant": variant, "stack": "s"},
-        "run": "a",
-        "model": model,
-        "store": {"root": str(out), "limit": 0, "wanted": []},
-        "capture": str(out / "a.json"),
-    }
-    session = Session(job)
-    outcome = cell.observe(session)
+    job = cells.job(out, model)
+    outcome = cell.observe(Session(job))
     write_capture(out / "a.json", job, outcome)
     return outcome
 

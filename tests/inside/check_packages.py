@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import cells
 import feeding
 import tiny
 import torch
@@ -62,7 +63,7 @@ def checkpoint(**fields):
 
 def source(folder, **changed):
     model = {"source": str(folder), "trust_remote_code": False, **changed}
-    return load.Source.of(model, {"dtype": "float32", "attention": "default", "device": "cpu"})
+    return load.Source.of(model, cells.VARIANT)
 
 
 def failure_of(**changed):

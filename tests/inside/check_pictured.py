@@ -1,6 +1,7 @@
 """training.pictured: steps of rows with images, padded and packed, of real models and of planted ones."""
 
 import time
+from unittest import mock
 
 import torch
 import transformers
@@ -94,13 +95,10 @@ def ways(model, fed):
     made = batches.batches(model, "causal-lm", fed)
     images = next(batch for batch in made if batch.name == batches.IMAGES)
     learner = Learner(model, torch.float32)
-    kept = relations.RELATIONS
-    relations.RELATIONS = tuple(r for r in kept if r.name in ASKED)
-    try:
+    asked = tuple(r for r in relations.RELATIONS if r.name in ASKED)
+    with mock.patch.object(relations, "RELATIONS", asked):
         setting = Setting(made[0], "causal-lm", images)
         answer = relations.observe(learner, setting, time.perf_counter() + 600)
-    finally:
-        relations.RELATIONS = kept
     return {r["relation"]: r["broken"] for r in answer["relations"]}, answer["inapplicable"]
 
 

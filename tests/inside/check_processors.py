@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+import cells
 import numpy as np
 import torch
 import transformers
@@ -131,16 +132,8 @@ def test_a_processor_that_empties_its_options_takes_them_from_no_later_call():
 def session_of(run, **questions):
     """Return the session of a checkpoint of sounds without weights."""
     source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
     model = {"source": source.where, "trust_remote_code": False, "questions": questions}
-    job = {
-        "run": run,
-        "capture": str(Path(source.where, "capture.json")),
-        "cell": {"model": "m", "stack": "s", "variant": variant},
-        "store": {"root": source.where, "limit": 0, "wanted": []},
-        "model": model,
-    }
-    return Session(job)
+    return Session(cells.job(source.where, model, run=run))
 
 
 def answers_of(run, **questions):

@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import cells
 import torch
 from raising import raised
 from samebits_probe.cell.session import Session
@@ -243,14 +244,8 @@ def test_a_copy_that_has_no_room_is_not_asked_for():
 
 
 def cell(**changed):
-    job = {
-        "run": "a",
-        "cell": {"variant": {"dtype": "float32", "attention": "default", "device": "cpu"}},
-        "model": {"source": "x", "trust_remote_code": False},
-        "store": {"root": tempfile.mkdtemp(), "limit": 0, "wanted": []},
-        "budget": 100.0,
-    }
-    return Session(job | changed)
+    model = {"source": "x", "trust_remote_code": False}
+    return Session(cells.job(tempfile.mkdtemp(), model, **({"budget": 100.0} | changed)))
 
 
 def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():

@@ -1,6 +1,6 @@
 """model.raised: parameters that keep their dtype and compute in a wider one."""
 
-from contextlib import contextmanager
+from unittest import mock
 
 import torch
 import transformers
@@ -36,15 +36,9 @@ CONFIGS = {
 IDS = torch.arange(3, 14)[None]
 
 
-@contextmanager
 def all_raised():
     """Raise every parameter, and convert factors of products in small parts."""
-    limits = raised.MIN_BYTES, raised.PART_BYTES
-    raised.MIN_BYTES, raised.PART_BYTES = 1, 1 << 13
-    try:
-        yield
-    finally:
-        raised.MIN_BYTES, raised.PART_BYTES = limits
+    return mock.patch.multiple(raised, MIN_BYTES=1, PART_BYTES=1 << 13)
 
 
 def tiny(name, dtype=torch.float32):

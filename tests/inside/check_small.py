@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import cells
 import torch
 import transformers
 from planting import plant
@@ -316,14 +317,13 @@ def save_made(loaded):
     """Return what a job leaves that makes a model in place of ``loaded``: its record and folder."""
     save.load_model = lambda _source: loaded
     out = Path(tempfile.mkdtemp()) / "made"
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
     save.run(
         {
             "kind": "crossings.save",
             "makes": True,
             "out": str(out),
             "limit": 0,
-            "cell": {"model": "m", "variant": variant, "stack": "5.x"},
+            "cell": cells.CELL,
             "threads": 1,
             "model": {"source": "nowhere", "trust_remote_code": False},
         }

@@ -38,17 +38,13 @@ SEEN = {"packed = padded"} if transformers.__version__.startswith("4.48.") else 
 
 def ways(made, names=None, head="causal-lm", *, n_rows=None):
     """Return the relations by name; all, or those whose names begin so; of the first rows of a batch."""
-    kept = relations.RELATIONS
-    if names is not None:
-        relations.RELATIONS = tuple(r for r in kept if r.name.startswith(names))
+    asked = tuple(r for r in relations.RELATIONS if names is None or r.name.startswith(names))
     main = batches.batches(made, head, {})[0]
     if n_rows is not None:
         main = main._replace(kwargs=main.rows(0, n_rows))
     learner = Learner(made, torch.float32)
-    try:
+    with mock.patch.object(relations, "RELATIONS", asked):
         answer = relations.observe(learner, Setting(main, head), time.perf_counter() + 600)
-    finally:
-        relations.RELATIONS = kept
     assert not answer["no_float64"], answer["no_float64"]
     return {r["relation"]: r for r in answer["relations"]}, answer["inapplicable"]
 
