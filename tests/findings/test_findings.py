@@ -41,7 +41,15 @@ from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
-from samebits_wire.arguments import CHUNKED, FIELDS, HEEDED, LOADED_IN, OTHER_PROMPT, WHOLE_PROMPT
+from samebits_wire.arguments import (
+    CHUNKED,
+    FIELDS,
+    GATHERED,
+    HEEDED,
+    LOADED_IN,
+    OTHER_PROMPT,
+    WHOLE_PROMPT,
+)
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
@@ -2259,6 +2267,29 @@ def test_chunks_of_a_prompt_that_change_its_scores_are_named(reference, candidat
     shown = findings(Case(used(methods=sides[1]), reference=used("4.48", methods=sides[0])))
     assert [found.code for found in shown] == expected
     assert all(found.of_reference is (reference == OTHER_PROMPT) for found in shown)
+
+
+ALL_ROWS = {"gave": "all rows"}
+UNGATHERED = {"refused": "RuntimeError: no Scalar (at transformers/cache_utils.py:9 in __init__)"}
+NOT_ASKED = {"left_out": "the plain forward raised"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (ALL_ROWS, UNGATHERED, ["SB894"]),
+        (UNGATHERED, ALL_ROWS, ["SB894"]),
+        (ALL_ROWS, ALL_ROWS, []),
+        (UNGATHERED, UNGATHERED, []),
+        (NOT_ASKED, UNGATHERED, []),
+    ],
+)
+def test_an_output_that_one_release_gathers_alone_is_named(reference, candidate, expected):
+    sides = [{GATHERED: side} for side in (reference, candidate)]
+    shown = findings(Case(used(methods=sides[1]), reference=used("4.48", methods=sides[0])))
+    assert [found.code for found in shown] == expected
+    raising = "5.x" if candidate is UNGATHERED else "4.48"
+    assert all(found.raises == raising for found in shown)
 
 
 TIMED = "generate(return_token_timestamps=True)"

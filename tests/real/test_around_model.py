@@ -72,6 +72,8 @@ MET = {
         "SB960": EVERY,
     },
     "5.x": {
+        # a window is read there as the number of one device
+        "SB894": ("mistral",),
         "SB901": SDPA,
         "SB903": TEXT,
         "SB904": SLIDING,
@@ -181,7 +183,7 @@ def test_the_report_says_it_once_and_in_few_lines(report):
     documents = document.render(report)
     section = beside_models(documents).partition("## API checks")[2].partition("\n## ")[0]
     assert 500 < len(section.encode()) < 7000
-    assert documents["api-checks.md"].count("**Remedy.**") == 14
+    assert documents["api-checks.md"].count("**Remedy.**") == 15
     pages = {name: text for name, text in documents.items() if name.startswith("models/")}
     assert "SB916" in pages.pop("models/mistral.md")
     named = {code for text in pages.values() for code in re.findall("SB9[0-9]+", text)}

@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963, SB967: rules for common uses around a model, where the release matters and not the model."""
+"""SB894, SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963, SB967: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from samebits.text.numbers import first_of, number
 from samebits_wire.arguments import (
     CHUNKED,
     FIELDS,
+    GATHERED,
     HEEDED,
     LOADED_IN,
     NO_LAYERS,
@@ -354,6 +355,15 @@ def _other_chunks(case: Case) -> Iterator[Sighting]:
             yield Sighting(call, side_lines(case, *gave), of_reference=after.gave == WHOLE_PROMPT)
 
 
+def _not_gathered(case: Case) -> Iterator[Sighting]:
+    """Find outputs that nn.DataParallel gathers on one side alone."""
+    for call, *sides in _of_both(case, lambda usage: usage.methods):
+        raising = _raising(case, *(side.refused for side in sides))
+        if call == GATHERED and raising and any(side.gave for side in sides):
+            lines = (side.gave or f"raises {side.refused}" for side in sides)
+            yield Sighting(call, side_lines(case, *lines), raises=raising)
+
+
 def _doing_otherwise(
     field: Callable[[UsageSignal], Mapping[str, Called] | None], *, in_bfloat16: bool = False
 ) -> Check:
@@ -441,6 +451,7 @@ _RULES = (
     Rule("SB890", _dropped_keywords),
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
     Rule("SB963", _other_chunks),
+    Rule("SB894", _not_gathered),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
     Rule("SB324", _unheeded_dtype, explains=STORED),
     Rule("SB967", _doing_otherwise(lambda usage: usage.loads, in_bfloat16=True)),

@@ -20,6 +20,7 @@ from samebits_probe.questions.usage import (
     cached,
     checked,
     codec,
+    gathered,
     modes,
     positions,
     returned,
@@ -72,6 +73,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from cached.calls(subject)
     yield from checked.calls(subject)
     yield from returned.calls(subject)
+    yield from gathered.calls(subject)
     yield from positions.calls(subject)
     yield from tables.calls(model)
     yield from series.calls(model, subject.prompts)
