@@ -22,6 +22,7 @@ from samebits_probe.questions.usage import (
     codec,
     gathered,
     modes,
+    painted,
     positions,
     returned,
     series,
@@ -79,6 +80,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from series.calls(model, subject.prompts)
     yield from codec.calls(model, subject.prompts)
     yield from voice.calls(model)
+    yield from painted.calls(model)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
