@@ -2843,6 +2843,15 @@ def test_a_value_that_the_class_of_the_config_overwrites_is_named():
     assert found.evidence == ("config.json has tie: false; 4.57 keeps it", "5.x loads true")
 
 
+def test_a_value_by_which_weights_do_not_fit_is_named_and_one_that_is_kept_is_not():
+    width = ConfigField(written=8, loaded=8)
+    plain = with_signals(capture("4.57"), config_use={"width": width})
+    for loaded, expected in ((16, ["SB211"]), (8, [])):
+        used = {"width": width.model_copy(update={"loaded": loaded})}
+        run = with_signals(failed("RuntimeError", "size mismatch"), config_use=used)
+        assert [f.code for f in findings(Case(run, reference=plain))] == expected
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [

@@ -1,9 +1,14 @@
 """What a release makes of config.json: values that are kept, replaced or gone, and the first line that reads each."""
 
+import json
+import tempfile
 from pathlib import Path
+from unittest import mock
 
+import tiny
 import transformers
-from samebits_probe.cell import config_use
+from samebits_probe.cell import cell, config_use
+from samebits_probe.cell.session import Session
 
 HERE = Path(__file__).name
 
@@ -92,3 +97,33 @@ def test_nothing_is_watched_afterwards():
     assert transformers.PretrainedConfig.__getattribute__ is own
     config_use.Reads().stop()
     assert transformers.PretrainedConfig.__getattribute__ is own
+
+
+def failing(folder):
+    """Return what a run of a cell has of the config of a folder whose model does not load."""
+    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    job = {
+        "cell": {"model": "m", "variant": variant, "stack": "s"},
+        "run": "a",
+        "model": {"source": folder, "trust_remote_code": False, "questions": {}, "prompts": {}},
+        "store": {"root": folder, "limit": 0, "wanted": []},
+        "capture": str(Path(folder, "a.json")),
+    }
+    outcome = cell.observe(Session(job))
+    assert (outcome["status"], outcome["failure"]["phase"]) == ("failed", "load"), outcome
+    return outcome["signals"].get("config_use")
+
+
+def test_the_config_of_a_model_that_does_not_load_is_recorded_as_the_release_makes_it():
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.llama().save_pretrained(folder)
+        planted = mock.patch.object(
+            transformers.LlamaConfig, "attribute_map", {"intermediate_size": "hidden_size"}
+        )
+        with planted:
+            facts = failing(folder)["hidden_size"]
+        assert (facts["written"], facts["loaded"]) == (16, 32)
+        path = Path(folder, "config.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 64}))
+        facts = failing(folder)["hidden_size"]
+        assert (facts["written"], facts["loaded"]) == (64, 64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from samebits_probe.cell import config_use
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.session import Session
@@ -9,14 +11,22 @@ from samebits_probe.model import load
 
 
 def observe(session: Session) -> None:
-    """End the watch of the load, and record what was read; nothing where no forward ran."""
+    """End the watch of the load, and record what was read; nothing of a model that loads where no forward ran."""
     session.config_reads.stop()
-    if not session.is_run_a or not session.signals.get("forward"):
+    if not session.is_run_a:
         return
-    with session.instrument("config use"):
-        written = load.written_config(session.source)
-        config, places = session.loaded.model.config, session.config_reads.places
-        session.signals["config_use"] = config_use.facts(config, written, places)
+    if session.load_failure is not None:
+        with suppress(Exception):  # the load has it
+            _record(session, load.load_config(session.source))
+    elif session.signals.get("forward"):
+        with session.instrument("config use"):
+            _record(session, session.loaded.model.config)
 
 
-PHASE = Phase("config use", 31, observe)
+def _record(session: Session, config: object) -> None:
+    written = load.written_config(session.source)
+    places = session.config_reads.places
+    session.signals["config_use"] = config_use.facts(config, written, places)
+
+
+PHASE = Phase("config use", 31, observe, without_load=True)
