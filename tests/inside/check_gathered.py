@@ -14,7 +14,7 @@ torch.set_num_threads(1)
 IDS = torch.arange(3, 12)[None]
 WINDOWED = {"sliding_window": 4}
 READS_ONE_NUMBER = "sliding_window_tensor.item()"
-"""The defect of 5.23 and 5.24."""
+"""The defect of 5.16 to 5.24."""
 
 
 def asked(made):
