@@ -304,6 +304,17 @@ def test_gemma_4_is_fed_images_and_sounds():
     )
 
 
+def test_a_gemma_4_without_towers_is_fed_merged_patches_and_raw_frames():
+    for name in known("gemma4_unified"):
+        made = auto.make(name, 1)
+        prompts, config = dict(made.prompts), made.model.config
+        assert {"image", "two-images", "audio", "audio-padded"} <= prompts.keys()
+        size = 3 * config.vision_config.model_patch_size**2
+        assert prompts["image"]["pixel_values"].shape[-1] == size
+        width = config.audio_config.audio_embed_dim
+        assert prompts["audio"]["input_features"].shape[-1] == width
+
+
 def test_sizes_that_defaults_do_not_meet_are_met():
     """Of windows, of stages, of a backbone, of sections of a rope; and tokens that only the code names."""
     for name in known("dpt", "vitmatte", "rf_detr", "ernie4_5_vl_moe", "shieldgemma2"):

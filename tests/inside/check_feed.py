@@ -14,6 +14,7 @@ from samebits_probe.jobs import inputs as inputs_job
 from samebits_probe.model import feed as model_feed
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.inputs import seeded_ids
+from samebits_probe.model.media_way import reserved as reserved_of
 from samebits_probe.model.tensor import header, raw_bytes
 
 PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 3}, {"length": 9}]}}
@@ -141,6 +142,14 @@ def test_no_text_has_a_reserved_token_be_they_the_last_ones_of_the_vocabulary():
     assert [a for a, b in zip(free, held, strict=True) if a not in last] == [
         b for a, b in zip(free, held, strict=True) if a not in last
     ]
+
+
+def test_tokens_that_a_config_names_in_a_list_are_reserved():
+    """Ovis2's forward puts parts of an image at its indicators: a text with one accused generate() of mixed images."""
+    config = transformers.LlamaConfig(vocab_size=64, eos_token_id=2, bos_token_id=None)
+    config.visual_indicator_token_ids, config.image_token_id = [9, 8], 7
+    assert {2, 7, 8, 9} <= {*reserved_of(config)}
+    assert None not in reserved_of(config)
 
 
 def test_llava_is_fed_as_a_text_model_without_its_image_token():

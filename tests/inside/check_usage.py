@@ -16,7 +16,7 @@ import torch
 import transformers
 from planting import fed_otherwise, plant
 from raising import raised
-from samebits_probe.model import tokenizers
+from samebits_probe.model import forks, tokenizers
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
 from samebits_probe.questions.usage import (
@@ -495,6 +495,16 @@ class Inner(tiny.model().__class__):
     def visual(self):
         """Is a property of its own."""
 
+    @property
+    def projector(self):
+        """Only says that there is none, as Ovis2's of 4.57 does."""
+        raise AttributeError("Not needed")
+
+    @property
+    def broken(self):
+        """Is one of its own, whatever is wrong with it."""
+        raise ValueError("broken")
+
     def save_pretrained(self, *args):
         """Is one of all models."""
 
@@ -503,8 +513,8 @@ def test_names_are_those_of_the_models_own_classes():
     inner = Inner(tiny.model().config)
     Inner.__module__ = "transformers.models.planted"
     answer = ask(names.names, inner)
-    assert {"reach", "visual", "lm_head"} <= {*answer["own"]}
-    assert not {"free", "save_pretrained", "forward"} & {*answer["own"]}
+    assert {"reach", "visual", "broken", "lm_head"} <= {*answer["own"]}
+    assert not {"free", "projector", "save_pretrained", "forward"} & {*answer["own"]}
     assert {"forward", "save_pretrained"} <= {*answer["shared"]}
     outer = tiny.model()
     outer.inner = inner
@@ -551,6 +561,41 @@ def test_the_attention_of_parts_is_read_behind_a_config_that_had_eager():
     assert {*facts} == {"eager for one part", "eager, then sdpa"}
     assert facts["eager, then sdpa"].keys() in ({"parts"}, {"refused"})
     assert attention.attention(Subject(tiny.model(), "causal-lm", Path())) == {}
+
+
+class Late(transformers.PretrainedConfig):
+    """Makes its part behind the base's constructor, as the config of CSM does in 4.57."""
+
+    model_type = "late"
+    sub_configs = {"text_config": transformers.CLIPTextConfig}  # noqa: RUF012  as the library has it
+
+    def __init__(self, text_config=None, **kwargs):
+        transformers.PretrainedConfig.__init__(self, **kwargs)
+        self.text_config = transformers.CLIPTextConfig(**text_config or {})
+
+
+class LateModel(transformers.PreTrainedModel):
+    """Has nothing but a weight."""
+
+    config_class = Late
+    _supports_sdpa = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.weight = torch.nn.Linear(2, 2)
+        self.post_init()
+
+
+def test_the_attention_of_a_part_that_is_made_late_is_that_of_a_loaded_model():
+    """The constructor alone leaves the part without one, which accused 4.57 of CSM."""
+    named = {"": "sdpa", "text_config": "eager"}
+    with tempfile.TemporaryDirectory() as folder:
+        LateModel(Late()).save_pretrained(folder)
+        load = functools.partial(LateModel.from_pretrained, folder, attn_implementation=named)
+        facts = attention._of_parts(lambda: load().config, ["text_config"])
+    read = attention._of_parts(lambda: attention._loaded(Late(), named), ["text_config"])
+    assert read.get("parts") == facts.get("parts")
+    assert read == {"parts": {"text_config": "eager"}} or not forks.gives_attention_again()
 
 
 def called(made):

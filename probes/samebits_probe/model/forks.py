@@ -233,6 +233,14 @@ def attention(model: Any, named: str) -> Iterator[None]:
         setter(previous)
 
 
+def gives_attention_again() -> bool:
+    """Return True if from_pretrained gives its attn_implementation to the config once more, behind its constructor: from 4.54 on.
+
+    Some configs make their parts behind the base's constructor, which has none to pass it on to (modeling_utils.py).
+    """
+    return _version() >= (4, 54)
+
+
 _OLD_NAMES = ("past_key_values", "cache_params", "state")
 _STATE_MODELS = frozenset({"falcon_mamba", "mamba", "mamba2", "xlstm"})
 """Model types whose cache holds states alone. Through 5.23 it is ``cache_params``, later ``cache``."""

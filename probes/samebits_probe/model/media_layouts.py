@@ -131,7 +131,7 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         yield from patch_layouts(pixels, "image_grid_thw", 1, config, signature)
         return
     if places := next((n for n in _PLACES if n in signature.names), ""):
-        yield _placed_patches(pixels, places, vision)
+        yield from _placed_patches(pixels, places, vision)
     height, width = image_size(vision, config)
     image = (channels, height, width)
     sizes = (("image_sizes", (2,), (height, width)),) if "image_sizes" in signature.names else ()
@@ -173,20 +173,22 @@ def _other_images(config: Any, signature: Signature) -> list[tuple[str, tuple[in
     ]
 
 
-def _placed_patches(pixels: str, places: str, vision: Any) -> Layout:
-    """Return the layout of patches with the column and the row of each, as Gemma 4's are."""
+def _placed_patches(pixels: str, places: str, vision: Any) -> Iterator[Layout]:
+    """Yield layouts of patches with the column and the row of each, as Gemma 4's are, and as merged as its unified model's."""
     pooled = any_number(vision, ("pooling_kernel_size",)) or 1
-    rows, columns = (n * pooled for n in _GRID)
-    grid = tuple(n for row in range(rows) for column in range(columns) for n in (column, row))
-    size = _channels(vision) * _patch(vision) ** 2
-    return Layout(pixels, (rows * columns, size), beside=((places, (rows * columns, 2), grid),))
+    merged = any_number(vision, ("model_patch_size",))
+    for patch, times in ((_patch(vision), pooled), *([(merged, 1)] if merged else [])):
+        rows, columns = (n * times for n in _GRID)
+        grid = tuple(n for row in range(rows) for column in range(columns) for n in (column, row))
+        row = (rows * columns, _channels(vision) * patch**2)
+        yield Layout(pixels, row, beside=((places, (rows * columns, 2), grid),))
 
 
 def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     audio = part(config, "audio")
     if audio is config:
         audio = part(config, "encoder")
-    names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")
+    names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins", "audio_embed_dim")
     inner = (audio, *_parts(audio))  # an encoder for the words and one for who says them
     # Gemma 4's projection is as wide as so many bins make it, and its config has no other number of them
     channels = getattr(audio, "subsampling_conv_channels", None) or (80,)

@@ -163,10 +163,11 @@ def _question(name: str, config: Any, rows: int) -> Tensors:
 
 
 def reserved(config: Any) -> list[int]:
-    """Return ids that no text has: those of every field that names a token."""
+    """Return ids that no text has: those of every field that names a token, or several of them as Ovis2's indicators."""
     values = {**token_config(config).to_dict(), **config.to_dict()}
-    names = (n for n in values if re.fullmatch(r"\w+_token_(id|index)", n))
-    return [values[n] for n in names if isinstance(values[n], int)]
+    named = [v for n, v in values.items() if re.fullmatch(r"\w+_token_(id|index|ids)", n)]
+    lists = (value if isinstance(value, (list, tuple)) else [value] for value in named)
+    return [token for tokens in lists for token in tokens if isinstance(token, int)]
 
 
 def placeholder(kind: str, config: Any, signature: Signature) -> int | None:

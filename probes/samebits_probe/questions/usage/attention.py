@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
+from samebits_probe.model import forks
 from samebits_probe.questions.usage.subject import Subject, error_text
 
 Facts = dict[str, Any]
@@ -53,7 +54,10 @@ def _models_in(model: Any) -> dict[str, str]:
 
 def _loaded(config: Any, named: Any) -> Any:
     """Return the config as ``from_pretrained(attn_implementation=…)`` reads it."""
-    return type(config).from_dict(copy.deepcopy(config.to_dict()), attn_implementation=named)
+    loaded = type(config).from_dict(copy.deepcopy(config.to_dict()), attn_implementation=named)
+    if named is not None and forks.gives_attention_again():
+        loaded._attn_implementation = named
+    return loaded
 
 
 def _made(subject: Subject, config: Any, named: str) -> Any:

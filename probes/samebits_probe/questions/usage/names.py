@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
@@ -61,7 +62,17 @@ def _own(model: Any) -> Iterator[str]:
     for each in type(model).__mro__:
         if each.__module__.startswith(_MODELS):
             defined = (name for name, value in vars(each).items() if _is_defined_in(each, value))
-            yield from (name for name in defined if _is_public(name) and name not in shared)
+            public = (name for name in defined if _is_public(name) and name not in shared)
+            yield from (name for name in public if _answers(model, each, name))
+
+
+def _answers(model: Any, owner: type, name: str) -> bool:
+    """Return False for a property that only refuses, as Ovis2's ``multi_modal_projector`` of 4.57 does."""
+    if not isinstance(vars(owner)[name], property):
+        return True
+    with suppress(Exception):  # another exception is the property's own
+        return hasattr(model, name)
+    return True
 
 
 def _is_defined_in(owner: type, value: Any) -> bool:
