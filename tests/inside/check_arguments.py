@@ -293,6 +293,27 @@ def generating(model_class, max_length=None):
     return {name: each["effect"] for name, each in facts.items()}, facts
 
 
+class Codes(transformers.LlamaForCausalLM):
+    """Generates two streams of codes, as CSM does; with ``forgets`` its scores without a cache are others."""
+
+    forgets = False
+
+    def generate(self, input_ids=None, use_cache=True, **kwargs):
+        output = super().generate(input_ids=input_ids, use_cache=use_cache, **kwargs)
+        output.sequences = output.sequences[..., None].repeat(1, 1, 2)
+        if self.forgets and not use_cache:
+            output.scores = tuple(2 * score for score in output.scores)
+        return output
+
+
+def test_of_several_streams_a_generation_without_a_cache_is_asked_alone():
+    found, _ = generating(Codes)
+    assert found.keys() == {"use_cache (several streams)"}
+    assert found["use_cache (several streams)"] in {"none", "order of sums"}
+    with mock.patch.object(Codes, "forgets", True):
+        assert generating(Codes)[0] == {"use_cache (several streams)": "other numbers"}
+
+
 def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     found, facts = generating(transformers.LlamaForCausalLM)
     names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]

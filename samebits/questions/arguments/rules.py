@@ -1,4 +1,4 @@
-"""SB926 to SB929, SB947 to SB949, SB958, SB962: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
+"""SB896, SB926 to SB929, SB947 to SB949, SB958, SB962: arguments that one release ignores, refuses or takes otherwise, hidden states, masks of ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from samebits.questions.arguments.compare import (
     other_states,
 )
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentEffect, Kind, Method
-from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER
+from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER, STREAMS
 
 _OF_RELEASE = (
     f"assistant_model ({OF_ANOTHER_TOKENIZER})",
@@ -122,11 +122,25 @@ def _ended_elsewhere(case: Case) -> Iterator[Sighting]:
         )
 
 
+def _lost_without_a_cache(case: Case) -> Iterator[Sighting]:
+    """Find a generate() of several streams that computes something else without a cache.
+
+    In a lower precision than float32 rounding may be as large.
+    """
+    answer = ARGUMENTS.in_cell(case.capture)
+    name = f"use_cache ({STREAMS})"
+    effect = answer.generate.get(name) if answer is not None else None
+    is_exact = case.capture.cell.variant.dtype == "float32"
+    if effect is not None and effect.effect == CHANGED and is_exact:
+        yield Sighting("generate(use_cache=False)", (f"it leads to {CHANGED} than with a cache",))
+
+
 def _first(numbers: Sequence[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in numbers[:-1][:_MAX_VALUES]) + ", …"
 
 
 RULES = (
+    Rule("SB896", _lost_without_a_cache),
     Rule("SB926", _of_kind("forward", "ignored")),
     Rule("SB927", _of_kind("forward", "refused"), is_general=True),
     Rule("SB928", _of_kind("generate", "ignored")),

@@ -93,7 +93,8 @@ def _dtypes_of_new_models(case: Case) -> Iterator[Sighting]:
             assert case.reference is not None
             stacks = f"{case.reference.cell.stack} or {case.capture.cell.stack}"
             shown = first_of(lines, _MAX_TENSORS, "tensor")
-            yield Sighting(where, (f"under {stacks}", *shown))
+            heeds = all(after == (new.asked,) for _, after in others.values())
+            yield Sighting(where, (f"under {stacks}", *shown), of_reference=heeds)
 
 
 RULES = (

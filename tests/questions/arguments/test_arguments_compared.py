@@ -7,6 +7,7 @@ from samebits.questions.arguments.compare import differences, other_states
 from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
 from samebits.questions.registry import findings
+from samebits_wire.arguments import STREAMS
 from tests.support.asked import findings_of, report_of
 from tests.support.builders import Memory, sound
 
@@ -163,6 +164,25 @@ def test_a_way_to_the_same_tokens_that_ends_otherwise_is_named(before, after, of
     # what is there to change the tokens is the question of others
     others = (lookups(effect, "num_beams") for effect in (before, after))
     assert "SB962" not in findings_of("arguments", *others)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        ("raises", "other numbers", {"SB896", "SB929"}),
+        ("none", "order of sums", set()),
+        # each cell answers for itself, as the reference does in its own
+        ("other numbers", "none", set()),
+        ("other numbers", "other numbers", {"SB896"}),
+    ],
+)
+def test_codes_without_a_cache_are_those_with_it_or_the_release_is_named(before, after, codes):
+    name = f"use_cache ({STREAMS})"
+    found = findings_of("arguments", lookups(before, name), lookups(after, name))
+    assert found.keys() == codes
+    # rows of token ids are the question of relations
+    sides = (lookups(effect, "use_cache") for effect in (before, after))
+    assert "SB896" not in findings_of("arguments", *sides)
 
 
 def counted(without, with_it, name="max_length"):

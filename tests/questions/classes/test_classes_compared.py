@@ -219,6 +219,13 @@ def test_a_new_model_with_another_dtype_than_in_the_reference_is_accused(asked):
     assert len(found["SB316"].evidence) == 2
 
 
+def test_a_new_model_that_has_what_was_asked_for_is_no_defect_of_its_release():
+    """CSM of 4.57 makes its parts in float32 whatever is asked for, and 5.24 in bfloat16."""
+    sides = made(dict.fromkeys(NEW, "float32")), made(dict.fromkeys(NEW, "bfloat16"))
+    assert findings_of("classes", *sides)["SB316"].of_reference
+    assert not findings_of("classes", *reversed(sides))["SB316"].of_reference
+
+
 def test_a_new_model_with_fewer_bits_than_were_asked_for_is_accused_in_its_own_release():
     clean, planted = (
         dict.fromkeys(NEW, "float32"),

@@ -32,7 +32,7 @@ from samebits_probe.questions.arguments.arguments import (
     raised,
 )
 from samebits_probe.questions.arguments.digits import reader_of_digits
-from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER
+from samebits_wire.arguments import MORE_THAN_TEXT, OF_ANOTHER_TOKENIZER, STREAMS
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
@@ -227,6 +227,8 @@ class Generation:
         """Return argument -> whether the release names it, and its effect; {} where generate() raises without any."""
         if (plain := self._of(_GREEDY)) is None:
             return {}
+        if plain.sequences.dim() != 2:  # CSM, Dia: there is no one token to forbid or to force
+            return self._effects([Asked("use_cache", False, _TWO, STREAMS)])
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
         of_all = asked(length, first, plain.scores[0].shape[-1])
