@@ -608,6 +608,27 @@ TRAINED = "forward in training mode"
 FROZEN = "forward of a frozen model after enable_input_require_grads()"
 
 
+class Former(transformers.modeling_outputs.CausalLMOutputWithPast):
+    """Has a property of a former name, as the output of LLaVA in 5.24 does."""
+
+    part = None
+
+    @property
+    def image_hidden_states(self):
+        return self.part.pooler_output
+
+
+def test_a_property_of_an_output_that_cannot_be_read_is_seen():
+    asked = "properties of forward's output"
+    made = tiny.model()
+    forward = made.forward
+    with mock.patch.object(made, "forward", lambda *a, **k: Former(**forward(*a, **k))):
+        assert "'NoneType' object" in called(made)[asked]["refused"]
+        with mock.patch.object(Former, "part", SimpleNamespace(pooler_output=None)):
+            assert called(made)[asked] == {"gave": "each has a value"}
+    assert called(made)[asked] == {"gave": "each has a value"}
+
+
 def test_methods_that_libraries_call_do_what_they_are_for():
     facts = called(tiny.model())
     assert facts["set_input_embeddings(…)"] == facts["set_output_embeddings(…)"] == {"gave": "True"}

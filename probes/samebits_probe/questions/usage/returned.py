@@ -1,4 +1,4 @@
-"""What generate() returns: its fields and how many steps they have; of the cache, layers, tokens and keys of the encoder."""
+"""What forward's output has besides its items, and what generate() returns: its fields and how many steps they have; of the cache, layers, tokens and keys of the encoder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,29 @@ _CROSSED = 2
 
 
 def calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the call that applies to a model that generates."""
+    """Yield the call that applies to any model, and those to one that generates."""
+    if subject.fed():
+        yield "properties of forward's output", partial(_properties, subject)
     if subject.model.can_generate():
         yield "len(past_key_values) of generate()", partial(_returned, subject)
         yield "get_seq_length() of the cache of generate()", partial(_length, subject)
         yield "keys and values in the cache of generate()", partial(_form, subject)
         yield FIELDS, partial(_fields, subject)
+
+
+def _properties(subject: Subject) -> str:
+    """Read each property of what forward returns for the first prompt, and say so.
+
+    ``image_hidden_states`` of LLaVA is a field through 5.23, None for a text alone; the property that 5.24 has in its place
+    reads what is None.
+    """
+    with torch.no_grad():
+        output = subject.model(**subject.fed())
+    for owner in type(output).__mro__:
+        for name, member in vars(owner).items():
+            if isinstance(member, property):
+                getattr(output, name)
+    return "each has a value"
 
 
 def _returned(subject: Subject) -> str:
