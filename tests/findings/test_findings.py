@@ -1853,6 +1853,13 @@ USAGE = [
     ("SB901", "attentions", MAPS, MAPS | {"given": "tensors", "logits_changed": False}),
     ("SB901", "attentions", MAPS | {"given": "None for each layer"}, MAPS | {"eager": "None"}),
     ("SB901", "attentions", MAPS | {"given": "None"}, MAPS | {"given": "None", "eager": None}),
+    # a hybrid has no map for a layer without attention; that a layer with it has none is a loss
+    (
+        "SB901",
+        "attentions",
+        MAPS | {"given": "tensors and None", "eager": "tensors"},
+        MAPS | {"given": "tensors and None", "eager": "tensors and None"},
+    ),
     (
         "SB902",
         "attentions",

@@ -648,6 +648,10 @@ def test_an_output_of_another_form_accuses_nobody_where_no_other_number_differs(
         "both: no other number differs but by rounding",
     )
     assert found.do == "Adapt code that reads image_hidden_states, if there is any"
+    unused = Finding(code="SB713", where="m.py:7", evidence=("x",))
+    text = NEVER_WRITTEN.model_copy(update={"code": "SB713"})
+    also = answer(one(cell.model_copy(update={"findings": (unused,)}), rules=(text,)))
+    assert also.do == f"{found.do}; beside it: SB713"
     more = ladder.model_copy(update={"steps": (step("hidden_states", 4.0, 4.0),)})
     other = answer(one(cell.model_copy(update={"ladder": more})))
     assert other.change.startswith("behaviour change")

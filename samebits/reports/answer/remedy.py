@@ -62,7 +62,9 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         parts = [advice, use] if is_own else [use, advice]
         return ". Or: ".join(filter(None, parts))
     if outputs := other_form(cell):
-        return f"Adapt code that reads {some(outputs)}, if there is any"
+        beside = _beside(report, rows, cell.cell.stack)
+        also = f"; beside it: {beside}" if beside else ""
+        return f"Adapt code that reads {some(outputs)}, if there is any{also}"
     if is_everywhere(cell) and cell.failure is not None:
         is_forward = cell.failure.phase.startswith("forward")
         return _UNFED if is_forward else _BROKEN
@@ -87,7 +89,13 @@ def _is_loaded_nowhere(rows: Sequence[Row]) -> bool:
 
 
 def nothing(report: Report, rows: Sequence[Row] = (), stack: str = "") -> str:
-    """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict.
+    """Return what to do where nothing differs; '' unless a candidate has a defect or raises beside the verdict."""
+    beside = _beside(report, rows, stack)
+    return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else ""
+
+
+def _beside(report: Report, rows: Sequence[Row], stack: str) -> str:
+    """Return the codes of what a candidate does wrong or raises beside the verdict; '' for none.
 
     ``rows`` are those of the models that are asked about, by default all. Of several models only what
     ``stack`` does is named: another answer has the rest.
@@ -99,8 +107,7 @@ def nothing(report: Report, rows: Sequence[Row] = (), stack: str = "") -> str:
     new = filter(_is_new, defects(report, [cell for row in rows for cell in row.cells]))
     codes = [f.code for f in uses if asked in ("", f.raises)]
     codes += [defect.text.code for defect in new if not asked or asked in defect.stacks]
-    beside = ", ".join(dict.fromkeys(codes))
-    return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else ""
+    return ", ".join(dict.fromkeys(codes))
 
 
 def _is_new(defect: Defect) -> bool:
