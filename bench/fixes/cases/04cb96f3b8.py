@@ -1,7 +1,7 @@
 """Gemma 4's processor counts the tokens of sounds of given lengths."""
 
 import transformers
-from sizes import TEXT, TOWER
+from sizes import GEMMA4_TEXT, GEMMA4_VISION
 from tokens import MARKS, SPACES, tokenizer_of
 
 CASE = {
@@ -37,23 +37,8 @@ def make(folder: str) -> None:
     processor.save_pretrained(folder)
     ids = {name: vocab[TOKENS[name]] for name in TOKENS}
     config = transformers.Gemma4Config(
-        text_config={
-            **TEXT,
-            "vocab_size_per_layer_input": 64,
-            "hidden_size_per_layer_input": 16,
-            "num_kv_shared_layers": 0,
-            "layer_types": ["sliding_attention", "full_attention"],
-            "head_dim": 8,
-            "global_head_dim": 8,
-            "sliding_window": 16,
-        },
-        vision_config={
-            **TOWER,
-            "num_key_value_heads": 4,
-            "head_dim": 8,
-            "patch_size": 8,
-            "pooling_kernel_size": 2,
-        },
+        text_config=GEMMA4_TEXT,
+        vision_config=GEMMA4_VISION,
         audio_config={
             "hidden_size": 32,
             "num_hidden_layers": 1,

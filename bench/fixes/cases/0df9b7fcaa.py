@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import TEXT
+from sizes import GEMMA4_TEXT
 
 CASE = {
     "symptom": "Gemma 4 takes per_layer_inputs beside input_ids without a word, although they can contradict them",
@@ -14,16 +14,7 @@ CASE = {
 
 def make(folder: str) -> None:
     """Write a tiny Gemma 4 of text alone."""
-    config = transformers.Gemma4TextConfig(
-        **TEXT,
-        vocab_size_per_layer_input=64,
-        hidden_size_per_layer_input=16,
-        num_kv_shared_layers=0,
-        layer_types=["sliding_attention", "full_attention"],
-        head_dim=8,
-        global_head_dim=8,
-        sliding_window=16,
-    )
+    config = transformers.Gemma4TextConfig(**GEMMA4_TEXT)
     transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
 
 

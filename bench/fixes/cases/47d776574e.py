@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import TEXT, TOWER
+from sizes import GEMMA4_TEXT, GEMMA4_VISION
 
 CASE = {
     "symptom": "Gemma 4 ignores num_items_in_batch: gradient accumulation averages its loss otherwise",
@@ -21,23 +21,8 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Gemma 4."""
     config = transformers.Gemma4Config(
-        text_config={
-            **TEXT,
-            "vocab_size_per_layer_input": 64,
-            "hidden_size_per_layer_input": 16,
-            "num_kv_shared_layers": 0,
-            "layer_types": ["sliding_attention", "full_attention"],
-            "head_dim": 8,
-            "global_head_dim": 8,
-            "sliding_window": 16,
-        },
-        vision_config={
-            **TOWER,
-            "num_key_value_heads": 4,
-            "head_dim": 8,
-            "patch_size": 8,
-            "pooling_kernel_size": 2,
-        },
+        text_config=GEMMA4_TEXT,
+        vision_config=GEMMA4_VISION,
         audio_config=None,
         image_token_id=60,
         video_token_id=61,

@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+from sizes import MIMI
 
 CASE = {
     "symptom": "Mimi attends to frames before its sliding window: other codes for a sound longer than it",
@@ -13,22 +14,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Mimi with a window of four frames."""
     config = transformers.MimiConfig(
-        audio_channels=1,
-        hidden_size=32,
-        num_filters=8,
-        num_residual_layers=1,
-        upsampling_ratios=[8, 4],
-        codebook_size=64,
-        vector_quantization_hidden_dimension=64,
-        codebook_dim=64,
-        upsample_groups=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        intermediate_size=48,
-        sliding_window=4,
-        layer_scale_initial_scale=1.0,
-        initializer_range=0.3,
+        **MIMI, intermediate_size=48, layer_scale_initial_scale=1.0, initializer_range=0.3
     )
     transformers.MimiModel(config).save_pretrained(folder)
 

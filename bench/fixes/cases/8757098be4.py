@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import IDS
+from sizes import GPT2, IDS
 from tokens import NAMED, WORDS, tokenizer_of
 
 CASE = {
@@ -18,16 +18,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny GPT-2 that scales by the number of the layer, and its tokenizer."""
     tokenizer_of(WORDS, **NAMED).save_pretrained(folder)
-    config = transformers.GPT2Config(
-        vocab_size=64,
-        n_embd=32,
-        n_layer=2,
-        n_head=4,
-        n_positions=64,
-        scale_attn_by_inverse_layer_idx=True,
-        initializer_range=0.3,
-        **IDS,
-    )
+    config = transformers.GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True, **IDS)
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
 
 

@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import IDS
+from sizes import IDS, LLAMA4
 
 CASE = {
     "symptom": "a batch that is padded on the left gives Llama 4 other logits: its chunks start at the padding",
@@ -21,19 +21,9 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Llama 4 for text with chunks of four tokens."""
     config = transformers.Llama4TextConfig(
-        vocab_size=128,
-        hidden_size=32,
-        intermediate_size=32,
-        intermediate_size_mlp=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        moe_layers=[],
+        **LLAMA4,
         attention_chunk_size=4,
         layer_types=["chunked_attention", "chunked_attention"],
-        max_position_embeddings=64,
-        initializer_range=0.3,
         **IDS,
     )
     transformers.Llama4ForCausalLM(config).save_pretrained(folder)

@@ -5,7 +5,7 @@ https://github.com/huggingface/transformers/issues/39746
 
 import torch
 import transformers
-from sizes import SMALL
+from sizes import GPT2, SMALL
 
 CASE = {
     "before": "4.54.0",
@@ -21,9 +21,7 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny ViT with a GPT-2 that reads it."""
     vision = transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)
-    text = transformers.GPT2Config(
-        vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.3
-    )
+    text = transformers.GPT2Config(**GPT2)
     config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
     config.decoder_start_token_id = 1
     config.pad_token_id = 0

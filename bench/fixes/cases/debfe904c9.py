@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import IDS
+from sizes import IDS, LLAMA4
 
 CASE = {
     "before": "4.51.0",
@@ -19,18 +19,8 @@ CASE = {
 def make(folder: str) -> None:
     """Write a tiny Llama 4 for text of which one layer has no rotary embedding."""
     config = transformers.Llama4TextConfig(
-        vocab_size=128,
-        hidden_size=32,
-        intermediate_size=32,
-        intermediate_size_mlp=48,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        moe_layers=[],
+        **(LLAMA4 | {"num_hidden_layers": 4}),
         attention_chunk_size=16,
-        max_position_embeddings=64,
-        initializer_range=0.3,
         no_rope_layers=[1, 1, 1, 0],
         attn_temperature_tuning=4,
         **IDS,

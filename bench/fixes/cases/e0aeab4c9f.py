@@ -2,7 +2,7 @@
 
 import torch
 import transformers
-from sizes import TOWER
+from sizes import GPT2, TOWER
 
 CASE = {
     "symptom": "GPT-2 as a decoder attends to the padding of the encoder's text: encoder_attention_mask is dropped",
@@ -17,16 +17,7 @@ def make(folder: str) -> None:
     encoder = transformers.BertConfig(
         vocab_size=64, **TOWER, max_position_embeddings=64, initializer_range=0.3
     )
-    decoder = transformers.GPT2Config(
-        vocab_size=64,
-        n_embd=32,
-        n_layer=1,
-        n_head=4,
-        n_positions=64,
-        initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    decoder = transformers.GPT2Config(**(GPT2 | {"n_layer": 1}), bos_token_id=1, eos_token_id=2)
     config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     config.decoder_start_token_id, config.pad_token_id = 1, 0
     transformers.EncoderDecoderModel(config=config).save_pretrained(folder)

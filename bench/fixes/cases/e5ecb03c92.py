@@ -3,6 +3,7 @@
 import tokenizers
 import torch
 import transformers
+from sizes import MIMI
 
 CASE = {
     "symptom": "pipeline('text-to-audio') of CSM raises AttributeError: 'list' object has no attribute 'to'",
@@ -44,23 +45,7 @@ def make(folder: str) -> None:
             "intermediate_size": 48,
             "max_position_embeddings": 8,
         },
-        codec_config={
-            "model_type": "mimi",
-            "audio_channels": 1,
-            "hidden_size": 32,
-            "num_filters": 8,
-            "num_residual_layers": 1,
-            "upsampling_ratios": [8, 4],
-            "codebook_size": 64,
-            "vector_quantization_hidden_dimension": 64,
-            "upsample_groups": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 2,
-            "sliding_window": 4,
-            "codebook_dim": 64,
-            "num_quantizers": 4,
-        },
+        codec_config={"model_type": "mimi", **MIMI, "num_quantizers": 4},
         num_codebooks=4,
         vocab_size=67,
         text_vocab_size=16,

@@ -32,6 +32,14 @@ QWEN_AUDIO = {
     "encoder_ffn_dim": 48,
     "num_mel_bins": 16,
 }
+GPT2 = {
+    "vocab_size": 64,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 64,
+    "initializer_range": 0.3,
+}
 BART = {
     "d_model": 32,
     "encoder_attention_heads": 4,
@@ -61,5 +69,46 @@ DEEPSEEK = {
     "qk_nope_head_dim": 8,
     "qk_rope_head_dim": 8,
     "v_head_dim": 8,
+}
+LLAMA4: dict[str, object] = {
+    **TEXT_128,
+    "intermediate_size": 32,
+    "intermediate_size_mlp": 48,
+    "head_dim": 8,
+    "moe_layers": [],
+    "max_position_embeddings": 64,
+}
+"""Without experts."""
+GEMMA4_TEXT = {
+    **TEXT,
+    "vocab_size_per_layer_input": 64,
+    "hidden_size_per_layer_input": 16,
+    "num_kv_shared_layers": 0,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "head_dim": 8,
+    "global_head_dim": 8,
+    "sliding_window": 16,
+}
+GEMMA4_VISION = {
+    **TOWER,
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "patch_size": 8,
+    "pooling_kernel_size": 2,
+}
+MIMI = {
+    "audio_channels": 1,
+    "hidden_size": 32,
+    "num_filters": 8,
+    "num_residual_layers": 1,
+    "upsampling_ratios": [8, 4],
+    "codebook_size": 64,
+    "vector_quantization_hidden_dimension": 64,
+    "codebook_dim": 64,
+    "upsample_groups": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "sliding_window": 4,
 }
 GEMMA_IDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
