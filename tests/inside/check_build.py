@@ -10,8 +10,8 @@ import transformers
 from planting import plant
 from safetensors.numpy import load_file
 from samebits_probe.model import build
+from tiny import RELEASE
 
-VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 GPTJ = {
     "architecture": "gptj",
     "config": {
@@ -65,7 +65,7 @@ def header(path):
 
 
 def recipes():
-    return [GPTJ] + ([QWEN] if VERSION >= (4, 57) else [])
+    return [GPTJ] + ([QWEN] if RELEASE >= (4, 57) else [])
 
 
 def test_tensors_begin_at_a_boundary_in_the_file():

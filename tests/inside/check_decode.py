@@ -4,7 +4,6 @@ import sys
 
 import tiny
 import torch
-import transformers
 from raising import raised
 from samebits_probe.model import decode
 from samebits_probe.model.inputs import Inputs
@@ -12,7 +11,7 @@ from torch._C import _len_torch_function_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 torch.set_num_threads(1)
-PACKS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 23)
+PACKS = tiny.RELEASE >= (5, 23)
 
 
 FIELDS = {"num_attention_heads": 4, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}

@@ -8,6 +8,7 @@ import transformers
 from samebits_probe.questions.training import batches, pictured, relations
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.way import Setting
+from tiny import RELEASE
 
 torch.set_num_threads(1)
 SIZES = {
@@ -23,7 +24,6 @@ PACKED, PADDING = "packed = padded, with images", "ids of padding have no effect
 LOGPROBS, TEXTS = "logprobs of training = logprobs of decoding", "packed = padded"
 CHECKPOINTED = "gradient checkpointing, reentrant, only layers learn = without, with images"
 ASKED = (PACKED, PADDING, LOGPROBS, TEXTS, CHECKPOINTED)
-RELEASE = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 
 def paligemma(model_class=transformers.PaliGemmaForConditionalGeneration):

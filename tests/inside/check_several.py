@@ -10,6 +10,7 @@ from check_feed import IMAGE, LLAVA, TEXT, choose
 from check_multimodal import AUDIO, MLLAMA, PROMPTS, QWEN, model_of
 from samebits_probe.questions.usage import beams
 from samebits_probe.questions.usage.subject import Subject
+from tiny import RELEASE
 
 IDEFICS = {
     "text_config": {"model_type": "llama", **TEXT},
@@ -27,7 +28,6 @@ KINDS = {
     "mllama": ("MllamaForConditionalGeneration", MLLAMA),
     "qwen2_audio": ("Qwen2AudioForConditionalGeneration", AUDIO),
 }
-RELEASE = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 SEEN = {"llava", "qwen2_vl", "idefics3", "qwen2_audio"}
 """Kinds whose random weights let the image be seen in the logits: the gates of mllama are closed."""
 

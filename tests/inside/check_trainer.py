@@ -26,17 +26,17 @@ from samebits_probe.questions.trainer.evaluation import evaluated
 from samebits_probe.questions.trainer.placed import places
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.learner import Learner
-from tiny import model
+from tiny import RELEASE, model
 
 FOLDER = os.environ["SAMEBITS_ACCELERATE"]
-NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 21)
-OLD = transformers.__version__[0] == "4"
-OLD_EVALUATION = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 57)
+NEWEST = RELEASE >= (5, 21)
+OLD = RELEASE < (5, 0)
+OLD_EVALUATION = RELEASE < (4, 57)
 """It passes no number of items."""
-SMOOTHS_BY_ITEMS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 15)
-LEAVES_THE_BEST = (4, 50) <= tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 4)
+SMOOTHS_BY_ITEMS = RELEASE >= (5, 15)
+LEAVES_THE_BEST = (4, 50) <= RELEASE < (5, 4)
 """It loads no checkpoint at the end with ``save_strategy="best"``."""
-DROPS_THE_REST = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 52)
+DROPS_THE_REST = RELEASE < (4, 52)
 """It counts the steps of whole accumulations alone."""
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
@@ -555,7 +555,6 @@ def test_a_save_that_raises_is_a_fact_of_each_strategy():
     assert all("no room" in end["refused"] for end in facts.values())
 
 
-MINOR = tuple(map(int, transformers.__version__.split(".")[:2]))
 ON_DISK = 'from_pretrained(device_map={"": "disk"})'
 
 
@@ -574,7 +573,7 @@ def test_a_model_is_the_same_wherever_it_is_placed():
     for ties in (False, True):
         answer, on_disk = placed(tie_word_embeddings=ties)
         assert len(answer) == 3
-        for facts in (*answer.values(), *([on_disk] if MINOR >= (5, 15) else [])):
+        for facts in (*answer.values(), *([on_disk] if RELEASE >= (5, 15) else [])):
             assert "broken" not in facts, facts
             assert facts["raised"] == {"": "", "forward": "", "save_pretrained": ""}
     if OLD:

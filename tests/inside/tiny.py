@@ -8,6 +8,7 @@ import transformers
 from samebits_probe.cell.session import Session
 from samebits_probe.model.tensor import Keeper
 
+RELEASE = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 SIZES = {
     "vocab_size": 64,
     "hidden_size": 16,
