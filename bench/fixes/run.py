@@ -30,7 +30,7 @@ from bench.recall import page as recall
 from bench.recall.parts import Part, Progress, kept
 from bench.took import run
 from samebits.questions import QUESTIONS
-from samebits.records.question import keys
+from samebits.records.question import switches
 
 REVIEWED = Path(__file__).parent / "reviewed.yaml"
 """What a person read in a report that the judge cannot read: sha -> level -> figures and why."""
@@ -167,20 +167,23 @@ def _default(artefact: Path, case: proof.Case) -> dict[str, Any]:
 
 def _all(artefact: Path, case: proof.Case) -> dict[str, Any]:
     """Return the report of a matrix of one model with every question on."""
-    entry: dict[str, Any] = {"path": str(artefact)}
-    entry |= {key.name: True for key in keys() if key.switch}
+    place = Place(artefact.with_name("all"), matrix_of_all(artefact, case))
+    took = place.samebits("--no-repro", "--deep", "--causes")
+    return _read(place.folder / "reports" / "latest" / "report.json", took.code)
+
+
+def matrix_of_all(artefact: Path, case: proof.Case) -> dict[str, Any]:
+    """Return a matrix of one model with every question on."""
+    entry: dict[str, Any] = {"path": str(artefact), **dict.fromkeys(switches(), True)}
     if case.options:
         entry["trust_remote_code"] = True
     stacks = [{"id": release, "transformers": release} for release in (case.before, case.after)]
-    matrix = {
+    return {
         "version": 1,
         "environments": stacks,
         "reference": case.before,
         "models": {"model": entry},
     }
-    place = Place(artefact.with_name("all"), matrix)
-    took = place.samebits("--no-repro", "--deep", "--causes")
-    return _read(place.folder / "reports" / "latest" / "report.json", took.code)
 
 
 def _read(path: Path, code: int) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from pydantic import ValidationError
 
 from bench.fixes import draw, page, proof, run
 from bench.fixes.judge import judge
+from samebits.matrix.load import load
 from samebits.questions.changes.section import SHOWN
+from samebits.records.question import switches
 
 DRAWN = sorted(draw.DRAWS.glob("*.yaml"))
 REASONS = (
@@ -377,6 +379,18 @@ def test_the_results_and_what_was_reviewed_are_of_proven_cases():
     shas = [entry["sha"] for entry in measured["cases"]]
     assert shas == [sha for sha in proven if sha in shas]
     assert {*run.reviewed()} <= {*proven}
+
+
+def test_samebits_takes_the_matrix_of_the_level_all_and_asks_every_question(tmp_path):
+    case = proof.read(min(proof.CASES.glob("*.py")))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', "utf-8")
+    for options in ((), ("--trust-remote-code",)):
+        path = tmp_path / "matrix.yaml"
+        matrix = run.matrix_of_all(tmp_path, case.model_copy(update={"options": options}))
+        path.write_text(yaml.safe_dump(matrix), "utf-8")
+        (model,) = load(path).models
+        assert model.trust_remote_code is bool(options)
+        assert model.questions == {key.name: True for key in switches().values()}
 
 
 def test_a_folder_that_is_refused_shows_nothing_and_any_other_run_without_a_report_ends_the_measurement(
