@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from samebits.reports import model_pages
 
-GOLD = Path(__file__).parents[1] / "gold" / "report"
+GOLD = Path(__file__).parents[1] / "gold"
 
 
 @contextmanager
@@ -86,15 +86,19 @@ texts = st.one_of(
 )
 
 
-def assert_gold(name, text):
+def assert_gold(name, text, folder="report"):
     """Compare with the gold file, or write it where SAMEBITS_REFRESH_GOLD asks for that."""
-    path = GOLD / name
+    path = GOLD / folder / name
     if os.environ.get("SAMEBITS_REFRESH_GOLD"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         pytest.skip(f"wrote {path}")
     lines = difflib.unified_diff(
-        path.read_text("utf-8").splitlines(), text.splitlines(), f"gold/{name}", "now", lineterm=""
+        path.read_text("utf-8").splitlines(),
+        text.splitlines(),
+        f"gold/{folder}/{name}",
+        "now",
+        lineterm="",
     )
     difference = "\n".join(lines)
     assert not difference, f"tests/gold/README.md says how to refresh\n{difference}"
