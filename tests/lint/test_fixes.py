@@ -59,6 +59,8 @@ FORMS = {
     + "        module.weight.data.normal_(\n            0.0,\n            self.std,\n        )\n",
     "any arguments": HEAD
     + "class M(PreTrainedModel):\n    def tie_weights(self, *args):\n        pass\n",
+    "an argument of its own": HEAD
+    + "class M(PreTrainedModel):\n    def tie_weights(self, keys=None):\n        pass\n",
     "a signature of several lines": HEAD
     + "class M(PreTrainedModel):\n    def tie_weights(\n        self,\n    ) -> None:\n"
     "        super(M, self).tie_weights()\n",
