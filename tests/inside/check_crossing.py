@@ -246,6 +246,20 @@ class Fed:
         return Inputs({"input_ids": torch.tensor([[1, 2, 3, 4, 5] * 8])}, None, None)
 
 
+def test_a_crossing_compares_the_class_that_loads_and_not_the_one_that_config_names():
+    from check_integrity import checkpoint
+
+    read = []
+    for names in (["LeakyModel"], None, ["LeakyForCausalLM"]):
+        folder = str(checkpoint("none", architectures=names))
+        source = SOURCE._replace(where=folder, trust_remote_code=True)
+        read.append(load.observe(source, Fed()).config["architectures"])
+    assert read == [["LeakyForCausalLM"]] * 3
+    saved = observed(config={"architectures": ["LeakyModel"]})
+    result = cross(saved, first=observed(config={"architectures": read[0]}))
+    assert result["config"] == ['architectures[0]: "LeakyForCausalLM" \u2192 "LeakyModel"']
+
+
 def test_where_a_file_places_its_tensors_changes_no_crossing():
     from check_integrity import checkpoint
 

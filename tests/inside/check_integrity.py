@@ -420,6 +420,16 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
     assert trip["logits"] == "differs"
 
 
+def test_the_class_that_a_save_writes_down_is_no_loss():
+    """ChatGLM3's config.json names its base model, and DNABERT-2's no class; a save names the one that saves."""
+    for names in (["LeakyModel"], None):
+        trip = integrity("none", architectures=names)["round_trip"]
+        assert (trip["outcome"], trip["config"]) == ("same bits", [])
+    trip = integrity("adds a field", architectures=["LeakyModel"])["round_trip"]
+    assert trip["outcome"] == "differs"
+    assert not any("architectures" in change for change in trip["config"])
+
+
 def test_a_save_names_its_tensors_its_keys_and_what_it_loses():
     whole, losing = (integrity(defect)["written"] for defect in ("none", "forgets"))
     assert whole["lost"] == {}

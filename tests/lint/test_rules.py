@@ -135,6 +135,21 @@ BIASED = (
     "def _init_weights(self, module):\n    if isinstance(module, {}):\n"
     "        module.bias.data.zero_()"
 )
+MOVED = body(
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.t = torch.arange(4)\n    self.post_init()\n"
+    "def forward(self, x):\n    if self.t.device != x.device:\n"
+    "        self.t = self.t.to(x.device)\n    return x + self.t"
+)
+ALIBI = body(
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.rebuild(8)\n    self.post_init()\n"
+    "def rebuild(self, size, device=None):\n"
+    "    places = torch.arange(size, device=device)[None]\n"
+    "    places = places.expand(4, -1)\n"
+    "    slopes = torch.Tensor([1.0, 2.0, 4.0, 8.0]).to(device)\n"
+    "    self.bias = slopes.view(-1, 1) * -places"
+)
 ON_ITS_DEVICE = body(
     "def __init__(self, config):\n    super().__init__(config)\n"
     "    self.t = 1.0 / (config.base ** (torch.arange(0, 4).float() / 4))\n    self.post_init()\n"
@@ -490,6 +505,20 @@ CASES = [
         ),
         ("self.slopes = torch.arange(1, 5)", "self.slopes = torch.arange(1, 5, device='cpu')"),
     ),
+    (
+        "SB305",  # moved, not made
+        MOVED,
+        MOVED.replace("self.t.to(", "torch.arange(4).to("),
+    ),
+    (
+        "SB305",
+        ALIBI,
+        ALIBI.replace("torch.Tensor(", "torch.tensor("),
+    ),  # as DNABERT-2 and MosaicBERT
+    ("SB305", ALIBI, ALIBI.replace("(8)", "(8, device='cpu')")),
+    ("SB305", ALIBI, ALIBI.replace("self.rebuild(8)", "if config.alibi:\n        self.rebuild(8)")),
+    ("SB305", ALIBI, ALIBI.replace("device=None", "device='cpu'")),
+    ("SB305", ALIBI, ALIBI.replace("slopes.view(-1, 1) *", "slopes.to(places) *")),
     ("SB401", body("_tied_weights_keys = ['head.weight']"), body("_tied_weights_keys = None")),
     (
         "SB402",

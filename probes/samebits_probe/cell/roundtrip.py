@@ -113,7 +113,7 @@ class Original(NamedTuple):
     def has_config(self, model: Any, folder: Path) -> bool:
         """Return True if the config in ``folder`` is read like the original's.
 
-        The dtype that a save adds counts as equal: every load is given one.
+        The dtype that a save adds counts as equal, as every load is given one; so does the class that it writes.
         """
         config_class = type(model).config_class
         if config_class is not type(self.config):
@@ -123,6 +123,8 @@ class Original(NamedTuple):
         except Exception:  # noqa: BLE001  the load of what was saved will raise it, too
             return False
         fields = model_load.input_fields(self.config)
+        if saved_fields.get("architectures") == [type(model).__name__]:
+            fields["architectures"] = saved_fields["architectures"]
         for name in ("dtype", "torch_dtype"):
             if saved_fields.get(name) == self.source.dtype and fields.get(name) is None:
                 fields[name] = self.source.dtype
@@ -137,7 +139,11 @@ class StateBeforeSave:
 
     def __init__(self, model: Any, known: dict[str, str] | None = None) -> None:
         self.config = model_load.effective_config(model.config)
-        self.dtype = dtype_name(model.dtype)
+        self.written = {
+            "architectures": [type(model).__name__],
+            "dtype": dtype_name(model.dtype),
+        }
+        """What save_pretrained writes down of the model, whatever the original's config has."""
         states = everything(model)
         self.hashes = hashes(model, states, known)
         self.saved = set(model.state_dict(keep_vars=True))
@@ -156,10 +162,9 @@ class StateBeforeSave:
 
     def changed_fields(self, fields_after: Facts) -> list[str]:
         """Return ``field: value before → value after`` for every field whose value changed."""
-        fields_before = dict(self.config)
-        if fields_after.get("dtype") == self.dtype:
-            # the saved config has the dtype of the saved tensors, whatever the original's had
-            fields_before["dtype"] = self.dtype
+        fields_before = self.config | {
+            name: value for name, value in self.written.items() if fields_after.get(name) == value
+        }
         return [
             f"{name}: {_shown_value(fields_before, name)} → {_shown_value(fields_after, name)}"
             for name in sorted({*fields_before, *fields_after})

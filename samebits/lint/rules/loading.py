@@ -26,7 +26,7 @@ from samebits.lint.syntax import (
     receiver,
 )
 
-_FACTORIES = {
+FACTORIES = {
     "arange",
     "linspace",
     "logspace",
@@ -57,7 +57,7 @@ def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
     return name.value, value
 
 
-def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
+def constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
     """Return ``__init__`` and the methods that it calls on self, of the class and its ancestors."""
     family = project.family(entry)[0]
     methods: list[tuple[Class, Function]] = []
@@ -78,7 +78,7 @@ def _unwritten(project: Project) -> Iterator[Problem]:
     rewritten = _written_by_init(project)
     for entry in project.loaded_parts:
         source = entry.source
-        methods = [m for owner, m in _constructor(project, entry) if owner.node is entry.node]
+        methods = [m for owner, m in constructor(project, entry) if owner.node is entry.node]
         for method in methods:
             for node in ast.walk(method):
                 buffer = _registered(node)
@@ -510,7 +510,7 @@ def _init_module(source: Source) -> str:
 
 def _needs_values(project: Project) -> Iterator[Problem]:
     for entry in project.loaded_parts:
-        for owner, method in _constructor(project, entry):
+        for owner, method in constructor(project, entry):
             if owner.node is not entry.node:
                 continue
             for node in ast.walk(method):
@@ -584,10 +584,13 @@ def _written_otherwise(entry: Class, once: ast.Assign) -> set[str]:
 
 
 def _is_on_its_device(source: Source, target: ast.Attribute) -> bool:
-    """Return True for ``self.t = torch.arange(4, device=self.t.device)``."""
+    """Return True for ``self.t = torch.arange(4, device=self.t.device)``, and for a move, ``self.t = self.t.to(device)``."""
     statement = source.parents.get(target)
     if not isinstance(statement, ast.Assign):
         return False
+    moved, called = method_call(statement.value)
+    if moved is not None and called in {"to", "cuda"} and own_attribute(moved) == target.attr:
+        return True
     return any(
         node.attr == "device" and own_attribute(node.value) == target.attr
         for node in inside(statement.value, ast.Attribute)
@@ -627,7 +630,7 @@ def _factory(source: Source, method: Function, node: ast.expr) -> ast.Call | Non
     while True:
         if isinstance(node, ast.Call):
             name = source.dotted(node.func)
-            if name.startswith("torch.") and name.removeprefix("torch.") in _FACTORIES:
+            if name.startswith("torch.") and name.removeprefix("torch.") in FACTORIES:
                 return node
             owner, called = method_call(node)
             if owner is None or called not in {"float", "double", "long"}:
@@ -661,7 +664,7 @@ def _bound_to(method: Function, name: str) -> ast.expr | None:
     return values[0]
 
 
-_MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
+MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
 """Nodes around a call that may skip it, repeat it or change what it does."""
 
 
@@ -676,7 +679,7 @@ def _nested_load(
     if not last.startswith("AutoModel") and not is_library_model(name):
         return
     outers = takewhile(lambda outer: outer is not method, entry.source.ancestors(node))
-    if any(isinstance(outer, _MAY_NOT_RUN) for outer in outers):
+    if any(isinstance(outer, MAY_NOT_RUN) for outer in outers):
         return
     yield problem(
         entry.source,

@@ -141,6 +141,8 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
     hashes, bare = _hashes(loaded.model)
     values = plain_config(loaded.model.config)
     config, nulls = config_fields(values), set(null_fields(values))
+    # save_pretrained writes the class of the model, whatever config.json names beside an auto_map
+    config["architectures"] = [type(loaded.model).__name__]
     logits, no_logits, failure = None, "", None
     alignment.align(loaded.model)  # places in a file depend on the length of its header
     try:
