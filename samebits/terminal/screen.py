@@ -147,7 +147,7 @@ def _answer(
     start = f"{mark} "  # a terminal has room for it
     first, *rest = _wrapped(f"{start}{headline}", "", "  ", 3, width)
     yield from (Marked(first.removeprefix(start), mark), *rest)
-    fields = [*_fields(report, worst, places)] if worst is not None else [*_quiet(report)]
+    fields = [*_fields(report, found, places)] if found else [*_quiet(report)]
     fields += [*_hidden(worst.cell, report, hidden)] if worst is not None else []
     fields += [_Field("also", _also(other)) for other in found[1 : 1 + MAX_ALSO]]
     fields += [_Field("why", reason) for reason in _reasons(report, worst)]
@@ -197,10 +197,15 @@ def _mark(report: Report, worst: Answer | None) -> Mark:
     return _MARKS.get(worst.cell.verdict, Mark.WORSE)
 
 
-def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Iterator[_Field]:
+def _fields(
+    report: Report, found: Sequence[Answer], places: Mapping[str, Place]
+) -> Iterator[_Field]:
+    """Yield the fields of the worst answer, with the advice of the next one that has any if it has none."""
+    worst = found[0]
+    do = next((answer.do for answer in found[: 1 + MAX_ALSO] if answer.do), "")
     since = worst.start if len(report.cells) > 2 else ""
     where = "; ".join(filter(None, (worst.where, *_own_lines(worst.cell, report, places))))
-    named = (("since", since), ("where", where), ("right", worst.side.why), ("do", worst.do))
+    named = (("since", since), ("where", where), ("right", worst.side.why), ("do", do))
     yield from (_Field(label, text.replace("`", "")) for label, text in named if text)
 
 

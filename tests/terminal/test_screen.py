@@ -158,6 +158,19 @@ def test_what_raises_in_every_release_is_said_of_all_and_comes_after_a_change(mo
         assert printed[0].startswith(f"tiny  {everywhere}")
 
 
+def test_what_could_not_be_observed_has_the_advice_of_what_raises_everywhere():
+    """As a tokenizer that raises in every release, which leaves no forward to compare."""
+    failure = raised("forward short", "TypeError", "_pad() got an unexpected keyword argument")
+    shared = {"shared_failures": (failure.model_copy(update={"traceback": ""}),)}
+    first = of("4.48", Verdict.FAILED, rest=Verdict.REFERENCE, failure=failure, **shared)
+    printed = lines(report(first, of("5.23", Verdict.NOT_OBSERVED, **shared)))
+    assert printed[0].startswith("tiny  4.48.0 → 5.23.0:")
+    assert field(printed, "also").startswith("every release: TypeError")
+    assert field(printed, "do").startswith("If forward needs inputs that samebits does not make")
+    moved = lines(report(first, of("5.23", Verdict.DIVERGED, **shared)))
+    assert "If forward needs" not in field(moved, "do")
+
+
 def test_a_failure_names_place_cause_finding_and_remedy():
     here, there = (
         Side(
