@@ -100,3 +100,18 @@ def test_a_class_that_keeps_a_parameter_in_float32_is_told_apart():
     assert facts[LOADED_IN] == {"gave": "parameters in bfloat16"}
     assert planted[LOADED_IN] == {"gave": "parameters in bfloat16 and float32"}
     assert facts.keys() == planted.keys()
+
+
+def test_own_code_is_loaded_by_its_auto_class():
+    """An Auto class hands the dtype to the config, from which ChatGLM3 takes that of its parameters in 4.48."""
+    from check_integrity import checkpoint
+
+    folder = str(checkpoint("none"))
+    source = load.Source(folder, None, True, "float32", "default", "cpu")
+    made = Subject(load.load(source).model, "causal-lm", Path(folder), source=source)
+    assert loads._loader(made.model, source) is transformers.AutoModelForCausalLM
+    assert loads._loader(made.model, source._replace(trust_remote_code=False)) is type(made.model)
+    assert loads._in_bfloat16(made)[LOADED_IN] == {"gave": "parameters in bfloat16"}
+    with mock.patch.object(type(made.model), "from_pretrained", return_value=made.model):
+        unheeded = loads._in_bfloat16(made)
+    assert unheeded[LOADED_IN] == {"gave": "parameters in float32"}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 
 from samebits_probe.model import forks, load
 from samebits_probe.model.tensor import dtype_name, same_bytes
@@ -98,7 +99,18 @@ def _named(subject: Subject, dtype: object) -> Any:
     assert subject.source is not None
     arguments = subject.source.model_arguments() | {forks.dtype_keyword(): dtype}
     with forks.default_dtype_kept():
-        return type(subject.model).from_pretrained(subject.source.where, **arguments)
+        return _loader(subject.model, subject.source).from_pretrained(
+            subject.source.where, **arguments
+        )
+
+
+def _loader(model: Any, source: load.Source) -> Any:
+    """Return the class to load with: own code is loaded by an Auto class, which hands a dtype to the config, too."""
+    auto_map = load.own_classes(model.config, source)
+    if not auto_map or source.model_class is not None:
+        return type(model)
+    name = load.auto_class_of(auto_map, load.architectures(model.config, source))
+    return getattr(transformers, name)
 
 
 def _tensors(model: Any) -> dict[str, torch.Tensor]:
