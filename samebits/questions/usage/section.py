@@ -158,22 +158,24 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
     n = len(finding_of_stack.models)
     return (
         f"all {count(n)}"
-        if n == len(_observed_models(rule_code, report.rows, stack.id))
+        if n == len(_observed_models(finding_of_stack, report.rows, stack.id))
         else count(n)
     )
 
 
-def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
-    """Return the models for which a stack has the signal that the finding is seen in."""
-    name, _, field = finding_page(rule_code).seen_in.partition(".")
+def _observed_models(finding: StackFinding, rows: Iterable[Row], stack: str) -> list[str]:
+    """Return the models for which a stack has the signal that the finding is seen in, and those that have the finding.
+
+    What raises on one side, SB932, may do so in any question.
+    """
+    name, _, field = finding_page(finding.code).seen_in.partition(".")
     observations = ((row.model, row.answer_on(name, stack)) for row in rows)
-    return list(
-        dict.fromkeys(
-            model
-            for model, signal in observations
-            if (getattr(signal, field, None) if field else signal)
-        )
+    observed = (
+        model
+        for model, signal in observations
+        if (getattr(signal, field, None) if field else signal)
     )
+    return list(dict.fromkeys([*observed, *finding.models]))
 
 
 def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
@@ -258,7 +260,7 @@ def _sightings(rule_code: str, report: Report) -> Iterator[Markdown]:
 
 def _extent(finding: StackFinding, rows: Iterable[Row], stack: str) -> Markdown:
     """Return the models for which a finding is true in one stack: these, or all others if fewer."""
-    observed = _observed_models(finding.code, rows, stack)
+    observed = _observed_models(finding, rows, stack)
     others = [model for model in observed if model not in finding.models]
     if not others:
         return fill("in {}: all models, {}", stack, count(len(observed)))
