@@ -623,6 +623,8 @@ def test_a_property_of_an_output_that_cannot_be_read_is_seen():
     made = tiny.model()
     forward = made.forward
     with mock.patch.object(made, "forward", lambda *a, **k: Former(**forward(*a, **k))):
+        assert called(made)[asked] == {"gave": "each has a value"}, "a class of no model"
+        Former.__module__ = "transformers.models.planted"
         assert "'NoneType' object" in called(made)[asked]["refused"]
         with mock.patch.object(Former, "part", SimpleNamespace(pooler_output=None)):
             assert called(made)[asked] == {"gave": "each has a value"}

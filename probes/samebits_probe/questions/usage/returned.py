@@ -18,6 +18,7 @@ _RETURNED: Facts = {"return_dict_in_generate": True}
 _ALL: Facts = _RETURNED | dict.fromkeys(
     ("output_scores", "output_logits", "output_hidden_states"), True
 )
+_MODELS = "transformers.models."
 _AXES = 4
 """Rows, heads, tokens, numbers of a head."""
 _CROSSED = 2
@@ -45,7 +46,8 @@ def _properties(subject: Subject) -> str:
         output = subject.model(**subject.fed())
     for owner in type(output).__mro__:
         for name, member in vars(owner).items():
-            if isinstance(member, property):
+            # those of every output, such as its former name of a cache, are no promise of this one
+            if isinstance(member, property) and owner.__module__.startswith(_MODELS):
                 getattr(output, name)
     return "each has a value"
 
