@@ -113,7 +113,11 @@ def test_the_figures_of_a_split_are_shown_unless_it_has_a_note():
 @pytest.mark.parametrize(
     ("signal", "computed", "differs"),
     [
-        ("outputs", Subject(tensor="a"), Subject(tensor="b")),
+        (
+            "outputs",
+            Subject(prompt="short", tensor="a"),
+            Subject(prompt="short", tensor="b"),
+        ),
         ("logits", SHORT, LONG),
         ("decode", Subject(prompt="short", row=0), Subject(prompt="short", row=1)),
     ],
@@ -123,6 +127,40 @@ def test_a_difference_that_was_not_computed_keeps_the_rest_from_rounding(signal,
     assert judged(step, signals=[differing(signal, computed, **has)]).kind == "rounding"
     found = judged(step, signals=[differing(signal, computed, differs, **has)])
     assert (found.kind, rests_on(found)) == ("undecided", [(signal, str(differs))])
+
+
+@pytest.mark.parametrize("outcome", ["differs", "only here", "only in reference", "not compared"])
+def test_a_signal_that_explains_keeps_nothing_from_rounding(outcome):
+    kernel = differing("attention.kernel", SHORT, outcome=outcome)
+    assert judged(ROUNDS, signals=[kernel]).kind == "rounding"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [("only here", "diverged"), ("only in reference", "diverged"), ("identical", "rounding")],
+)
+def test_a_part_of_a_probe_on_one_side_is_another_result(outcome, kind):
+    part = differing("my_probe", Subject(tensor="a"), outcome=outcome)
+    assert judged(ROUNDS, signals=[part]).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "rule"),
+    [
+        ((ROUNDS,), {}, "missing output"),
+        ((stays(),), {}, "slope"),
+        ((layer(kind="diverged"),), {}, "missing output"),
+        ((stays(),), {"unrepeated": "not its own run's"}, "missing output"),
+    ],
+)
+def test_an_output_that_is_gone_weighs_less_than_other_logits(steps, more, rule):
+    gone = differing("outputs", Subject(prompt="short", tensor="pooler"))
+    assert judged(*steps, signals=[gone], **more).rule == rule
+
+
+def test_an_output_that_is_laid_out_otherwise_is_not_gone():
+    same = differing("outputs", Subject(prompt="short", tensor="pooler"), reason=Reason.REGROUPED)
+    assert judged(ROUNDS, signals=[same]).rule == "shape"
 
 
 def test_a_cast_covers_its_own_tensor_alone():
