@@ -13,7 +13,7 @@ from samebits.compare.signals import TensorSource, compare
 from samebits.records.band import Band
 from samebits.records.capture import Capture
 from samebits.records.comparison import CellResult
-from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
+from samebits.records.ids import CellId, Signal, Verdict
 
 AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
 _DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
@@ -103,8 +103,7 @@ class _Kinds:
         return tuple(
             signal.signal
             for signal in compare(*sides, self._values)
-            if signal.signal not in EXPLANATORY
-            and not (signal.outcome == "identical" or signal.excused)
+            if not (signal.outcome == "identical" or signal.excused)
         )
 
 

@@ -9,7 +9,7 @@ from samebits.diagnose.alone import failure_line
 from samebits.diagnose.everywhere import everywhere
 from samebits.diagnose.failing import failing_signals
 from samebits.records.comparison import CellResult
-from samebits.records.ids import EXPLANATORY, CellId, Verdict
+from samebits.records.ids import CellId, Verdict
 from samebits.records.report import ExpectedReport, StackReport
 
 PASS, FAIL, INCOMPLETE = 0, 1, 3
@@ -161,6 +161,5 @@ def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
 
 def _was_compared(result: CellResult) -> bool:
     return result.verdict != Verdict.REFERENCE and any(
-        signal.outcome in ("identical", "differs") and signal.signal not in EXPLANATORY
-        for signal in result.signals
+        signal.outcome in ("identical", "differs") for signal in result.signals
     )

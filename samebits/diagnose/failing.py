@@ -11,18 +11,14 @@ from typing import Literal
 from samebits.compare.outcome import differs
 from samebits.compare.phases import STORED
 from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
-from samebits.records.ids import EXPLANATORY, Signal
+from samebits.records.ids import Signal
 from samebits.records.ladder import ON_LADDER, Ladder, LadderStep
 from samebits.records.subject import Subject
 
 
 def differing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
-    """Return the signals that differ and can decide a verdict."""
-    return tuple(
-        signal
-        for signal in result.signals
-        if signal.outcome == "differs" and signal.signal not in EXPLANATORY
-    )
+    """Return the signals that differ."""
+    return tuple(signal for signal in result.signals if signal.outcome == "differs")
 
 
 def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:

@@ -32,7 +32,7 @@ from samebits.diagnose.notes import notes, raised_notes
 from samebits.records.capture import Capture, Failure
 from samebits.records.comparison import CellResult, SignalComparison, TokenSplit
 from samebits.records.finding import Step
-from samebits.records.ids import EXPLANATORY, CellId, Signal, Verdict
+from samebits.records.ids import CellId, Signal, Verdict
 
 __all__ = [
     "Runs",
@@ -241,13 +241,12 @@ def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, st
 
     The precision ladder decides later which kind of difference it is (samebits/ladder/verdicts.py).
     """
-    bearing = [signal for signal in signals if signal.signal not in EXPLANATORY]
-    if any(signal.outcome == "differs" for signal in bearing):
+    if any(signal.outcome == "differs" for signal in signals):
         return Verdict.UNDECIDED, "it differs"
     blocked = _blocked_signals(signals)
     if blocked:
         return Verdict.FAILED, f"{blocked[0].signal} could not be compared: {blocked[0].note}"
-    identical = [signal.signal for signal in bearing if signal.outcome == "identical"]
+    identical = [signal.signal for signal in signals if signal.outcome == "identical"]
     if not ENOUGH & set(identical):
         return Verdict.FAILED, "neither weights nor hidden_states nor logits could be compared"
     return Verdict.IDENTICAL, f"the same bytes: {', '.join(identical)}"
@@ -255,8 +254,7 @@ def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, st
 
 def _blocked_signals(signals: tuple[SignalComparison, ...]) -> list[SignalComparison]:
     """Return the signals that could not be compared, without a recorded reason."""
-    bearing = (signal for signal in signals if signal.signal not in EXPLANATORY)
-    return [s for s in bearing if s.outcome == "not compared" and not s.excused]
+    return [s for s in signals if s.outcome == "not compared" and not s.excused]
 
 
 def _too_little_compared(signals: tuple[SignalComparison, ...]) -> bool:
@@ -316,7 +314,7 @@ def _missing_inputs_reason(capture: Capture) -> str:
 
 def _identical_text(signals: tuple[SignalComparison, ...]) -> str:
     """Return which signals are the same, such as ``weights and buffers identical``."""
-    names = [s.signal for s in signals if s.outcome == "identical" and s.signal not in EXPLANATORY]
+    names = [signal.signal for signal in signals if signal.outcome == "identical"]
     return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} identical"
 
 

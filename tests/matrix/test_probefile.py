@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from samebits.base.errors import MatrixError
+from samebits.compare.registry import signal_names
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.common import ReadyCell
 from samebits.matrix.load import load
@@ -97,6 +98,9 @@ def test_a_probe_that_only_raises_may_return_nothing(fault):
 def test_names_that_are_signals_of_samebits_are_taken(fault):
     assert "rename the file, to my_logits.py" in fault(GOOD, "logits.py")
     assert "rename the file" in fault(GOOD, "my-probe.py")
+    # a verdict counts every signal that is compared, so no probe may be named as one that explains
+    for name in (*signal_names(), "tokenizer", "usage"):
+        assert "rename the file" in fault(GOOD, f"{name}.py"), name
 
 
 def test_a_missing_file_has_its_nearest_name(fault, tmp_path):

@@ -42,12 +42,7 @@ class Stage(NamedTuple):
 
 def flow(cell: CellResult) -> list[Stage]:
     """Return the stages of a cell in the order of data flow; none if nothing was compared."""
-    stages = [
-        stage
-        for signal in cell.signals
-        if signal.signal not in EXPLANATORY
-        for stage in _stages(signal)
-    ]
+    stages = [stage for signal in cell.signals for stage in _stages(signal)]
     return list(_joined(_marked(stages, cell)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from samebits.records.ids import EXPLANATORY, Verdict
+from samebits.records.ids import Verdict
 from samebits.records.report import Report, Row
 from samebits.reports.html.addresses import HOME, Addresses, anchor, model_page
 from samebits.reports.html.answers import Answers
@@ -110,7 +110,7 @@ def line(row: Row, stacks: list[str], source: str, addresses: Addresses, answers
         signal.signal
         for cell in row.cells
         for signal in cell.signals
-        if signal.outcome not in ("identical", "not compared") and signal.signal not in EXPLANATORY
+        if signal.outcome not in ("identical", "not compared")
     )
     return Line(
         model=row.model,
