@@ -202,10 +202,13 @@ def padded(memory, stack, array):
 
 def test_padding_of_an_output_does_not_count(memory):
     tokens, scores = values(2, 6, 3, seed=52), values(2, 3, seed=53)
+    boxes, losses = values(2, 9, 3, seed=54), values(3, seed=55)
     for array, index, outcome in (
         (tokens, (0, 1, 2), "identical"),
         (tokens, (0, 2, 2), "differs"),
         (scores, (0, 1), "differs"),  # those of rows have no padding
+        (boxes, (0, 1, 2), "differs"),  # nor has an axis of another length than the prompt's
+        (losses, (1,), "differs"),
     ):
         sides = padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, *index))
         assert compared(memory, *sides).outcome == outcome

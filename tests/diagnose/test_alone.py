@@ -192,7 +192,11 @@ def test_a_file_that_could_not_be_read_once_is_no_failure_and_twice_is_one(memor
     lost = raised(type="OSError", message="Input/output error")
     assert verdict(memory, raising(one, lost), other).verdict == Verdict.NOT_FINISHED
     assert verdict(memory, one, raising(other, lost)).verdict == Verdict.NOT_FINISHED
-    assert verdict(memory, raising(one, lost), raising(other, lost)).verdict == Verdict.FAILED
+    twice = verdict(memory, raising(one, lost), raising(other, lost))
+    assert (twice.verdict, twice.unfinished) == (Verdict.FAILED, None)
+    elsewhere = raised("greedy long", type="OSError", message="Input/output error")
+    found = verdict(memory, raising(one, lost), raising(other, elsewhere))
+    assert found.unfinished.phase == "greedy short"
 
 
 def test_what_explains_may_raise_without_a_verdict(memory):

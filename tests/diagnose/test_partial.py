@@ -146,12 +146,18 @@ def test_beside_it_what_differs_is_judged_as_ever(memory):
     cells = {"s4_48": failing(memory, "4.48"), "s5_0": failing(memory, forward=moved(memory))}
     found = row(memory, **cells)
     assert verdicts(found) == [("failed", "reference"), ("undecided", None)]
+    assert found[0].headline.startswith("fails in the same way in every release: greedy short: ")
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"message": "another"}, {"type": "TypeError"}, {"phase": "forward short"}],
-    ids=["message", "type", "phase"],
+    [
+        {"message": "another"},
+        {"type": "TypeError"},
+        {"phase": "forward short"},
+        {"phase": "greedy long"},
+    ],
+    ids=["message", "type", "phase", "prompt"],
 )
 def test_another_failure_is_the_release_s(memory, changed):
     other = START.model_copy(update=changed)
@@ -184,6 +190,9 @@ def test_one_release_alone_says_nothing_of_every_release(memory):
     absent = tuple(capture("5.0", run=run, status="absent") for run in "ab")
     found = row(memory, s4_48=failing(memory, "4.48"), s5_0=absent)[0]
     assert found.headline.startswith("failed in phase greedy short")
+    two = {"s4_48": failing(memory, "4.48"), "s4_57": failing(memory, "4.57")}
+    found = row(memory, **two, s5_0=absent)[0]
+    assert found.headline.startswith("fails in the same way in every release: greedy short")
 
 
 def refused(stack, message="no such name", model="llama", dtype="float32"):
