@@ -17,6 +17,7 @@ from tests.support.builders import (
     sound,
     sound_signals,
     values,
+    with_signals,
 )
 from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
 
@@ -107,6 +108,31 @@ def test_what_one_run_left_out_is_no_disagreement(memory, why):
         found = alone((one, other.model_copy(update={"skips": (other_skip,), "signals": gone})))
         assert found.verdict is Verdict.UNSTABLE
         assert tuple(map(str, found.unstable)) == ("decode short", "greedy short")
+
+
+@pytest.mark.parametrize(
+    ("what", "excuses"),
+    [
+        ("greedy", True),
+        ("greedy long", True),
+        ("prompt long", True),
+        ("greedy short", False),
+        ("prompt short", False),
+        ("logits long", False),
+        ("usage", False),
+    ],
+)
+def test_what_one_run_left_out_excuses_nothing_else(memory, what, excuses):
+    forward = dict.fromkeys(("short", "long"), sound_signals(memory)["forward"]["short"])
+    rows = {"short": decoded(memory, 3), "long": decoded(memory, 4)}
+    one, other = both(memory, forward=forward, greedy=rows)
+    lacking = with_signals(other, greedy={"short": rows["short"]})
+    skip = Skip(what=what, reason="no time is left", why="cost")
+    failure = raised(what, type="OSError", message="Input/output error")
+    ways = [{"skips": (skip,)}, {"failures": (failure,)}]
+    for way in ways[:1] if what.startswith("prompt") else ways:  # no phase has that name
+        found = alone((one, lacking.model_copy(update=way)))
+        assert found.verdict is (None if excuses else Verdict.UNSTABLE)
 
 
 def test_a_run_that_ended_before_it_had_observed_anything(memory):

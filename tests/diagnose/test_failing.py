@@ -7,7 +7,7 @@ import pytest
 from samebits.compare.registry import signal_names
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.expected import apply_expected
-from samebits.diagnose.failing import differing_signals, failing_signals
+from samebits.diagnose.failing import differing_signals, failing_signals, what_fails
 from samebits.matrix.spec import Expected
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.ids import CellId, Variant, Verdict
@@ -133,6 +133,47 @@ def test_what_shows_in_float64_alone_is_no_difference_of_the_cell():
         steps = (*found.ladder.steps, more)
         said = found.ladder.model_copy(update={"steps": steps})
         assert names(failing_signals(found.model_copy(update={"ladder": said}))) == failing
+
+
+def test_each_signal_and_each_tensor_is_judged_by_its_own_steps():
+    beside = cell({"logits": "diverged", "decode": "rounding"})
+    assert names(failing_signals(beside)) == ["logits"]
+    tensors = Subject(tensor="a.weight"), Subject(tensor="b.weight")
+    for kinds, failing in ((("cast", "cast"), []), (("changed", "cast"), ["weights"])):
+        found = cell({"weights": "rounding"})
+        constants = tuple(
+            Constant(signal="weights", subject=tensor, kind=kind)
+            for tensor, kind in zip(tensors, kinds, strict=True)
+        )
+        told = {
+            "signals": (signal("weights", *tensors),),
+            "ladder": found.ladder.model_copy(update={"constants": constants}),
+        }
+        found = found.model_copy(update=told)
+        assert names(failing_signals(found)) == failing
+        assert [str(i.subject) for s in what_fails(found) for i in s.items] == ["a.weight"] * len(
+            failing
+        )
+
+
+def test_a_prompt_rounds_with_all_its_layers_and_one_that_is_identical_need_not_be_asked():
+    found = cell({"hidden_states": "rounding"})
+    layers = [
+        ItemComparison(subject=LAYER, outcome="differs"),
+        ItemComparison(
+            subject=LAYER.model_copy(update={"layer": 2, "tensor": "layers.1"}), outcome="differs"
+        ),
+        ItemComparison(subject=LAYER.model_copy(update={"prompt": "long"}), outcome="identical"),
+    ]
+    hidden = signal("hidden_states", LAYER)
+
+    def failing(*items):
+        signals = (hidden.model_copy(update={"items": items}),)
+        return names(failing_signals(found.model_copy(update={"signals": signals})))
+
+    assert failing(*layers) == []
+    unasked = layers[2].model_copy(update={"outcome": "differs"})
+    assert failing(*layers[:2], unasked) == ["hidden_states"]
 
 
 def test_tokens_follow_from_logits_that_diverge():
