@@ -29,7 +29,7 @@ from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.first import first_difference, token_splits
 from samebits.diagnose.hunt import steps
 from samebits.diagnose.notes import notes, raised_notes
-from samebits.records.capture import Capture, Failure
+from samebits.records.capture import Capture, Failure, Unfinished
 from samebits.records.comparison import CellResult, SignalComparison, TokenSplit
 from samebits.records.finding import Step
 from samebits.records.ids import CellId, Signal, Verdict
@@ -170,7 +170,8 @@ def _reference_result(
             _plain_result(cell, Verdict.FAILED, ""), state, state.failures, everywhere, rest
         )
     if state.unfinished is not None:
-        return _unfinished_result(_plain_result(cell, Verdict.NOT_FINISHED, ""), state, rest)
+        plain = _plain_result(cell, Verdict.NOT_FINISHED, "")
+        return _unfinished_result(plain, state.unfinished, rest)
     if is_reference:
         headline = "the other environments are compared with this one"
         return _plain_result(cell, Verdict.REFERENCE, headline)
@@ -223,11 +224,13 @@ def _compared_result(
     rest = None if _too_little_compared(signals) else cell_result.judged
     if own_failures:
         return _failed_result(cell_result, state, own_failures, (), rest)
-    return (
-        _unfinished_result(cell_result, state, rest)
-        if state.unfinished is not None
-        else cell_result
-    )
+    if state.unfinished is not None:
+        return _unfinished_result(cell_result, state.unfinished, rest)
+    if reference_state.unfinished is not None:
+        return _unfinished_result(
+            cell_result, reference_state.unfinished, rest, ", in the reference"
+        )
+    return cell_result
 
 
 def _own_failures(state: CellState, reference_state: CellState) -> tuple[Failure, ...]:
@@ -349,17 +352,20 @@ EVERYWHERE = "fails in the same way in every release"
 
 
 def _unfinished_result(
-    cell_result: CellResult, state: CellState, rest: Verdict | None
+    cell_result: CellResult, unfinished: Unfinished, rest: Verdict | None, where: str = ""
 ) -> CellResult:
-    """Return the result of a cell that did not finish, with the verdict on the compared part."""
-    open_reason = ended(state.unfinished)
+    """Return the result of a cell that did not finish, with the verdict on the compared part.
+
+    ``where`` names the side that ended, if it is not the cell.
+    """
+    open_reason = f"{ended(unfinished)}{where}"
     update = {
         "verdict": Verdict.NOT_FINISHED,
         "judged": Verdict.NOT_FINISHED,
         "rest": rest,
         "headline": f"not finished: {open_reason}",
         "open_reason": open_reason,
-        "unfinished": state.unfinished,
+        "unfinished": unfinished,
     }
     return cell_result.model_copy(update=update)
 

@@ -282,6 +282,20 @@ def test_a_reference_that_did_not_finish_does_not_pass(memory):
     assert exit_code([reference, found], [], [])[0] == 3
 
 
+@pytest.mark.parametrize("gone", [{"greedy": None}, {"greedy": None, "forward": None}])
+def test_a_cell_beside_a_reference_that_did_not_finish_is_not_identical(memory, gone):
+    """A run of a matrix takes no such reference; the rebuilt side of `samebits verify` may be one."""
+    cut = tuple(ended(run, **gone) for run in both(memory, "4.48"))
+    found = result(cell_id("5.0"), both(memory), cut, memory)
+    assert (found.verdict, found.rest, found.unfinished) == ("not finished", "identical", LATE)
+    assert found.open_reason.endswith(" (forward 3 of 12), in the reference")
+    tensors = {"model.mask": buffer(memory, values(3, 3, seed=70))}
+    other = result(cell_id("5.0"), both(memory, buffers=tensors), cut, memory)
+    assert (other.verdict, other.rest) == ("not finished", "undecided")
+    behind = tuple(ended(run, BEHIND) for run in both(memory, "4.48"))
+    assert result(cell_id("5.0"), both(memory), behind, memory).verdict == "identical"
+
+
 # not observed
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from samebits.base.errors import StackError
+from samebits.diagnose import verdict as verdicts
 from samebits.gate import bench as benches
 from samebits.gate import verifier as module
 from samebits.gate.interpreter import Package, environment_of
@@ -32,6 +33,7 @@ from tests.support.builders import (
 )
 from tests.support.builders import forward as forward_of
 from tests.support.locks import PROBES, machine, recorded
+from tests.support.partial import ended
 
 NAME = "tiny/float32-default"
 NEWER = "5.2.0"
@@ -223,6 +225,22 @@ def test_the_same_bits_of_both_sides_here_are_another_machines_record(world):
     result = world.verify()
     assert (result.verdict, result.repeats) == (Kept.OTHER_MACHINE, False)
     assert result.verdict.passes
+
+
+def test_a_recorded_side_that_ended_early_here_makes_nothing_another_machines_record(
+    world, monkeypatch
+):
+    async def compared(of_record, of_project, store):
+        return verdicts.result(of_project[0].cell(None), of_project[2], of_record[2], store)
+
+    monkeypatch.setattr(module.benches, "compared", compared)
+    world.now, world.recorded_on = installed_newer(), machine(fingerprint="2" * 16)
+    other_bits_everywhere(world)
+    assert world.verify().verdict is Kept.OTHER_MACHINE
+    world.rebuilt = ended(sound(world.memory), forward=None, greedy=None)
+    found = world.verify()
+    assert (found.verdict, found.verdict.passes) == (Kept.NOT_FINISHED, False)
+    assert found.reason.endswith(", in the reference")
 
 
 def test_on_the_same_machine_nothing_explains_such_a_record(world):
