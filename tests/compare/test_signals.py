@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from samebits.compare.registry import signal_names
 from samebits.compare.signals import changes, compare, disagreements, never_written, wanted
+from samebits.records.capture import Skip
 from samebits.records.ids import EXPLANATORY
 from samebits.records.subject import Subject
 from tests.support.builders import (
@@ -29,6 +30,7 @@ from tests.support.builders import (
     weight,
     weights_signal,
 )
+from tests.support.partial import raised
 
 REAL = ((2, 6), (0, 6))
 
@@ -150,6 +152,49 @@ def test_a_prompt_on_one_side_only_is_excused_by_its_skip_alone(memory, what):
     assert (told["hidden_states"].outcome == "identical") == (what != "logits long")
     other = by_signal(memory, reference, sound(memory, "5.0", skips={"prompt other": "no"}))
     assert other["logits"].outcome == "not compared"
+
+
+COMPUTED = {"inputs", "hidden_states", "logits"}
+TOKENS = {"decode", "greedy"}
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "names"),
+    [
+        ("forward", "plain", COMPUTED),
+        ("forward", "inputs", COMPUTED | TOKENS),
+        ("prompt short", "plain", COMPUTED | TOKENS),
+        ("greedy", "plain", TOKENS),
+        ("logits", "plain", {"logits"}),
+        ("usage", "cost", set()),
+    ],
+)
+def test_a_skip_excuses_what_it_names_and_what_needs_it(memory, what, why, names):
+    gone = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"))
+    skip = Skip(what=what, reason="no", why=why)
+    found = by_signal(memory, sound(memory), sound(memory, "5.0", skips=[skip], **gone))
+    assert {name for name, signal in found.items() if signal.excused} == names
+
+
+@pytest.mark.parametrize(
+    ("phase", "outcome"),
+    [
+        ("greedy", "identical"),
+        ("greedy long", "identical"),
+        ("forward long", "identical"),
+        ("greedy short", "not compared"),
+        ("logits long", "not compared"),
+        ("usage", "not compared"),
+    ],
+)
+def test_an_exception_excuses_the_rows_of_its_prompt_alone(memory, phase, outcome):
+    """It is raised on both sides, so it makes no cell fail: what else is gone must."""
+    rows = {"short": decoded(memory, 3), "long": decoded(memory, 4)}
+    failures = (raised(phase),)
+    reference = sound(memory, forward=two_prompts(memory), greedy=rows)
+    candidate = sound(memory, "5.0", forward=two_prompts(memory), greedy={"short": rows["short"]})
+    sides = (run.model_copy(update={"failures": failures}) for run in (reference, candidate))
+    assert by_signal(memory, *sides)["greedy"].outcome == outcome
 
 
 def test_a_skip_about_origins_does_not_excuse_missing_weights(memory):
@@ -470,15 +515,27 @@ def test_each_layer_says_for_itself_whether_its_padding_can_be_cut(memory, which
     ]
 
 
-@pytest.mark.parametrize("shape", [(6, 2, 4), (12, 4)], ids=str)
-def test_padding_on_another_axis_is_not_guessed_at(memory, shape):
+@pytest.mark.parametrize("inputs", ["ids", "embeddings", "ids with a margin"])
+@pytest.mark.parametrize(
+    ("shape", "outcome"),
+    [((6, 2, 4), "not compared"), ((12, 4), "not compared"), ((5, 2, 7), "differs")],
+    ids=str,
+)
+def test_padding_on_another_axis_is_not_guessed_at(memory, shape, outcome, inputs):
+    changed = {
+        "ids": {},
+        "embeddings": {"inputs": {"inputs_embeds": memory.put(values(2, 6, 4))}},
+        "ids with a margin": {"real_rows": ((0, 3), (1, 4))},
+    }
+
     def side(seed):
         facts = padded_signals(memory)["forward"]["short"]
         hidden = layers(memory, values(*shape, seed=seed), padded=False)
-        return sound(memory, forward={"short": facts.model_copy(update={"hidden_states": hidden})})
+        update = {"hidden_states": hidden} | changed[inputs]
+        return sound(memory, forward={"short": facts.model_copy(update=update)})
 
     found = by_signal(memory, side(1), side(2))["hidden_states"]
-    assert (found.outcome, found.excused) == ("not compared", True)
+    assert (found.outcome, found.excused) == (outcome, outcome == "not compared")
     assert by_signal(memory, side(1), side(1))["hidden_states"].outcome == "identical"
 
 

@@ -67,6 +67,10 @@ def test_of_two_that_did_not_finish_the_one_that_observed_more_is_compared(memor
     runs = ended(one, forward=None, greedy=None), ended(other, greedy=None)
     assert best_first(runs)[0].run == "b"
     assert best_first(both(memory))[0].run == "a"
+    gone = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"))
+    for name in gone:
+        less = {signal: None for signal in gone if signal != name}
+        assert best_first((ended(one, **gone), ended(other, **less)))[0].run == "b", name
 
 
 @pytest.mark.parametrize("phase", ["relations", "usage", "integrity", "evidence", "first token"])
@@ -92,8 +96,21 @@ def test_a_phase_that_explains_is_behind_only_if_nothing_is_missing(memory, gone
 def test_what_was_left_out_for_another_reason_is_not_missing(memory):
     run = ended(sound(memory, skips={"greedy": "Llama does not generate"}), BEHIND, greedy=None)
     assert incomplete_at(run) is None
-    late = Skip(what="greedy long", reason="the run ended before", why="unfinished")
-    assert incomplete_at(run.model_copy(update={"skips": (*run.skips, late)})) == BEHIND
+    for what, at in (
+        ("greedy long", BEHIND),
+        ("prompt long", BEHIND),
+        ("probe mine.score", BEHIND),
+        ("usage", None),
+    ):
+        late = Skip(what=what, reason="the run ended before", why="unfinished")
+        assert incomplete_at(run.model_copy(update={"skips": (*run.skips, late)})) == at
+        alone_skipped = run.model_copy(update={"skips": (late,)})
+        assert incomplete_at(alone_skipped) == BEHIND  # nothing else says why greedy is missing
+    bare = ended(sound(memory), BEHIND, forward=None, greedy=None)
+    assert incomplete_at(bare.model_copy(update={"failures": (raised("forward short"),)})) is None
+    told = Skip(what="prompt short", reason="no window", why="plain")
+    assert incomplete_at(bare.model_copy(update={"skips": (told,)})) is None
+    assert incomplete_at(bare.model_copy(update={"failures": (raised("usage"),)})) == BEHIND
 
 
 @pytest.mark.parametrize("why", ["cost", "instrument", "inputs", "unfinished"])
@@ -188,15 +205,22 @@ def test_a_phase_that_raised_beside_a_run_that_ended_early_is_not_unstable(memor
     assert found.verdict == Verdict.NOT_FINISHED
 
 
-@pytest.mark.parametrize("type", ["MemoryError", "torch.OutOfMemoryError"])
-def test_want_of_memory_is_no_failure(memory, type):
-    runs = [raising(run, raised(type=type, message="8 GiB")) for run in both(memory)]
+@pytest.mark.parametrize(
+    ("type", "message"),
+    [
+        ("MemoryError", "8 GiB"),
+        ("torch.OutOfMemoryError", "8 GiB"),
+        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_want_of_memory_is_no_failure(memory, type, message):
+    runs = [raising(run, raised(type=type, message=message)) for run in both(memory)]
     found = verdict(memory, *runs)
     assert (found.verdict, found.rest) == (Verdict.NOT_FINISHED, Verdict.IDENTICAL)
-    assert found.headline == f"not finished: {type}: 8 GiB in phase greedy short"
+    assert found.headline == f"not finished: {type}: {message} in phase greedy short"
     loads = [
         capture("5.0", run=run, status="failed").model_copy(
-            update={"failure": raised("load", type=type)}
+            update={"failure": raised("load", type=type, message=message)}
         )
         for run in "ab"
     ]

@@ -138,6 +138,8 @@ def test_what_shows_in_float64_alone_is_no_difference_of_the_cell():
 def test_each_signal_and_each_tensor_is_judged_by_its_own_steps():
     beside = cell({"logits": "diverged", "decode": "rounding"})
     assert names(failing_signals(beside)) == ["logits"]
+    stored = cell({"weights": "rounding", "buffers": "diverged"})
+    assert names(failing_signals(stored)) == ["buffers"]
     tensors = Subject(tensor="a.weight"), Subject(tensor="b.weight")
     for kinds, failing in ((("cast", "cast"), []), (("changed", "cast"), ["weights"])):
         found = cell({"weights": "rounding"})

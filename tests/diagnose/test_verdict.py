@@ -373,6 +373,8 @@ def test_else_the_oldest_that_is(memory):
     }
     assert choose_reference(cells, "4.48") == cell_id("4.57")
     assert choose_reference(dict(list(cells.items())[:2]), "4.48") is None
+    bare = {cell_id(stack): without_model(stack) for stack in ("4.48", "5.0")}
+    assert choose_reference(bare, "4.48") == cell_id("4.48")
 
 
 # the first difference
@@ -395,6 +397,18 @@ def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
     plain = sound_signals(memory)["forward"]["short"]
     cell_result = between(memory, {"a": plain, "b": plain}, {"a": facts, "b": early})
     assert cell_result.first.item == "b · layer 1 (model.layers.0)"
+    first = nudged_layer(memory, 0, 0, 1, 2)["short"]
+    cell_result = between(memory, {"a": plain, "b": plain}, {"a": early, "b": first})
+    assert cell_result.first.item == "b · layer 0 (embeddings)"
+
+
+def test_the_first_prompt_is_named_and_the_others_are_counted(memory):
+    one, other = (facts["short"] for facts in moved(memory))
+    for prompts, end in (("a", ""), ("ab", " (and 1 more)"), ("abc", " (and 2 more)")):
+        sides = (dict.fromkeys(prompts, facts) for facts in (one, other))
+        headline = between(memory, *sides).headline
+        assert headline.startswith("logits: prompt a: 1 of 48 elements")
+        assert headline.partition(" ULP)")[2] == end
 
 
 def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
