@@ -159,6 +159,98 @@ def test_a_batch_that_only_the_candidate_refuses_diverged():
     assert pair({}, both=refused).standing == "identical"
 
 
+def of_sides(reference, candidate, **of_step):
+    """Return the comparison of two steps whose batch has other fields, and their float64 the same ones."""
+    memory = Memory()
+    files = [
+        file(stack, *(step(memory, batch=dict(batch), **of_step) for _ in range(2)))
+        for stack, batch in (("4.48", reference), ("5.x", candidate))
+    ]
+    return compared(*files, memory)
+
+
+def test_a_batch_that_only_the_reference_refuses_is_not_compared():
+    refused = {"loss": None, "logits": None, "refused": "TypeError: no"}
+    result = of_sides(refused, {})
+    assert (result.standing, result.counts["not compared"]) == ("identical", 1)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "outcome"),
+    [(("4.48", "5.x"), "identical"), (("4.48",), "not compared"), (("5.x",), "not compared")],
+)
+def test_a_batch_that_one_release_does_not_take_is_named_with_it(stacks, outcome):
+    memory, facts = Memory(), {stack: step(Memory()) for stack in ("4.48", "5.x")}
+    for stack in stacks:
+        facts[stack]["batches"]["second"] = facts[stack]["batches"]["padded"]
+    result = compared(*(file(stack, facts[stack]) for stack in facts), memory)
+    assert result.standing == "identical"
+    assert result.counts.get("not compared", 0) == (outcome == "not compared")
+    notes = [item.note for item in result.items if item.outcome == "not compared"]
+    missing = {"4.48", "5.x"} - {*stacks}
+    assert notes == [f"{stack} takes no such batch" for stack in missing]
+
+
+@pytest.mark.parametrize(
+    ("formulas", "standing"),
+    [(("", "sum"), "identical"), (("sum", ""), "identical"), (("sum", "mean"), "diverged")],
+)
+def test_a_formula_that_is_not_known_accuses_nothing(formulas, standing):
+    assert of_sides(*({"formula": formula} for formula in formulas)).standing == standing
+
+
+LOGITS = values(2, 5, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("sides", "standing", "note"),
+    [
+        ((LOGITS, None), "diverged", "only one side returns it"),
+        ((None, LOGITS), "diverged", "only one side returns it"),
+        ((None, None), "identical", "no side returns it"),
+        ((LOGITS, LOGITS[:, :4]), "diverged", "shape [2, 5] became [2, 4]"),
+        ((LOGITS, LOGITS), "identical", ""),
+    ],
+)
+def test_logits_that_one_side_lacks_or_has_in_another_shape_diverged(sides, standing, note):
+    memory = Memory()
+    batches = [
+        {"logits": None if side is None else memory.put(side).model_dump()} for side in sides
+    ]
+    result = of_sides(*batches)
+    assert result.standing == standing
+    assert [item.note for item in result.items if item.signal == "logits"] == [note] * bool(note)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "high", "standing"),
+    [
+        ({"aux": 1.0}, {"aux": 1.0 + 1e-6}, {"aux": 1.0 + 1e-15}, "rounding"),
+        ({"aux": 1.0}, {"aux": 2.0}, {"aux": 2.0}, "diverged"),
+        ({"aux": 1.0}, {}, {}, "diverged"),
+        ({}, {"aux": 1.0}, {"aux": 1.0}, "diverged"),
+        ({"aux": 1.0}, {"aux": 1.0}, {"aux": 1.0}, "identical"),
+    ],
+)
+def test_a_loss_beside_the_models_is_judged_by_its_own_float64(
+    reference, candidate, high, standing
+):
+    result = pair({"others": candidate}, {"others": high}, both={"others": reference})
+    assert result.standing == standing
+    assert {item.tensor for item in result.items if item.signal == "other losses"} == (
+        {"aux"} if standing != "identical" else set()
+    )
+
+
+@pytest.mark.parametrize("lacking", ["4.48", "5.x"])
+def test_a_parameter_that_is_frozen_in_one_release_is_named_with_it(lacking):
+    memory = Memory()
+    frozen = step(memory, gradients={"a": None}, frozen=["a"], without=["a"])
+    files = [file(stack, frozen if stack == lacking else step(memory)) for stack in ("4.48", "5.x")]
+    result = compared(*files, memory)
+    assert (result.standing, result.first.frozen_in) == ("diverged", lacking)
+
+
 def test_a_step_that_raises_failed_and_both_are_not_compared():
     memory = Memory()
     failure = Failure(phase="training", type="TypeError", message="no", traceback="")
