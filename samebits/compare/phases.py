@@ -144,10 +144,9 @@ def _ended_after_all_signals(capture: Capture, phase: str) -> bool:
 
 
 def _is_settled(capture: Capture, signal: Signal) -> bool:
-    """Return True if a signal is missing for a reason other than the end of the run."""
-    skipped = (skip.what for skip in capture.skips if skip.why != "unfinished")
+    """Return True if a reason is recorded for a signal that is missing."""
     return failure_causing(capture, signal) is not None or any(
-        signal in signals_of(what) or _is_prompt(what) for what in skipped
+        signal in signals_of(skip.what) or _is_prompt(skip.what) for skip in capture.skips
     )
 
 

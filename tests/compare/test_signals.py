@@ -197,6 +197,33 @@ def test_an_exception_excuses_the_rows_of_its_prompt_alone(memory, phase, outcom
     assert by_signal(memory, *sides)["greedy"].outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ("no", "no", "raises the same exception in the reference: ValueError: no"),
+        (
+            "no",
+            "other",
+            "not observed in the reference: {}no; not observed in the candidate: {}other",
+        ),
+        ("", "no", "not observed in the reference: {silent}; not observed in the candidate: {}no"),
+        ("no", "", "not observed in the reference: {}no; not observed in the candidate: {silent}"),
+    ],
+)
+def test_what_neither_side_has_is_excused_if_each_gives_a_reason(memory, before, after, note):
+    sides = [
+        sound(memory, greedy=None).model_copy(
+            update={"failures": (raised(message=text),) if text else ()}
+        )
+        for text in (before, after)
+    ]
+    found = by_signal(memory, *sides)["greedy"]
+    raises = "phase greedy short raised ValueError: "
+    silent = "no reason was recorded"
+    assert found.note == note.replace("{}", raises).replace("{silent}", silent)
+    assert found.excused is bool(before and after)
+
+
 def test_a_skip_about_origins_does_not_excuse_missing_weights(memory):
     less = sound(memory, "5.0", skips={"weights: origin": "no checkpoint"}, weights=None)
     assert not by_signal(memory, sound(memory), less)["weights"].excused
@@ -314,14 +341,14 @@ def test_equal_ends_of_names_that_are_not_unique_are_not_paired(memory):
     assert [i.outcome for i in found.items] == ["only in reference", "identical", "identical"]
 
 
-@pytest.mark.parametrize("is_text_renamed", [False, True])
-def test_the_inputs_of_two_towers_are_not_compared(memory, is_text_renamed):
+@pytest.mark.parametrize("renamed", ["none", "text", "image"])
+def test_the_inputs_of_two_towers_are_not_compared(memory, renamed):
     text, image = (values(1, 6, 4, seed=seed) for seed in (1, 2))
     first, second = values(1, 6, 4, seed=3), values(1, 9, 4, seed=4)
     names = ["embeddings", "text.layers.0", "image.layers.0"]
     reference = sound(memory, forward=hidden_of(memory, first, text, image, names=names))
-    renamed = "text.roberta.0" if is_text_renamed else "text.layers.0"
-    swapped = ["embeddings", "image.layers.0", renamed]
+    swapped = ["embeddings", "image.layers.0", "text.layers.0"]
+    swapped = [f"{renamed}.roberta.0" if renamed in name else name for name in swapped]
     candidate = sound(memory, forward=hidden_of(memory, second, image, text, names=swapped))
     found = only(memory, reference, candidate, "hidden_states")
     assert found.outcome == "identical"
@@ -336,6 +363,43 @@ def test_the_input_of_one_tower_is_compared_though_a_layer_is_gone(memory):
     other = hidden_of(memory, arrays[2], arrays[1], names=names[:2])
     found = only(memory, reference, sound(memory, forward=other), "hidden_states")
     assert [i.outcome for i in found.items] == ["differs", "identical", "only in reference"]
+
+
+def test_an_input_of_another_shape_is_a_difference_if_it_is_of_the_same_layers(memory):
+    arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
+    names = ["embeddings", "model.layers.0", "model.layers.1"]
+    reference = sound(memory, forward=hidden_of(memory, *arrays, names=names))
+    longer = hidden_of(memory, values(1, 9, 4), arrays[1], names=names[:2])
+    found = only(memory, reference, sound(memory, forward=longer), "hidden_states")
+    assert [i.outcome for i in found.items] == ["differs", "identical", "only in reference"]
+    # of two towers, equal shapes are compared, and so is a layer that is no input
+    swapped = [names[0], *names[:0:-1]]
+    for first, last, outcomes_ in (
+        (arrays[2], arrays[1], ["differs", "identical", "identical"]),
+        (arrays[0], values(1, 9, 4), ["identical", "differs", "identical"]),
+    ):
+        other = hidden_of(memory, first, arrays[2], last, names=swapped)
+        found = only(memory, reference, sound(memory, forward=other), "hidden_states")
+        assert [i.outcome for i in found.items] == outcomes_
+
+
+def test_an_end_of_a_name_pairs_only_what_no_name_does_and_only_where_it_is_unique(memory):
+    arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
+    for names, other_names, outcomes_ in (
+        (["a.norm"], ["a.norm", "b.norm"], ["identical", "only here"]),
+        (["a.norm"], ["x.head", "b.norm"], ["identical", "only here"]),
+        (["a.norm", "b.norm", "head"], ["head", "x.norm"], None),
+    ):
+        of_end = {"a.norm": arrays[0], "head": arrays[2]}
+        of_end |= {"b.norm": arrays[0 if "x.head" in other_names else 1], "x.norm": arrays[2]}
+        of_end |= {"x.head": arrays[1]}
+        sides = [
+            sound(memory, forward=hidden_of(memory, *(of_end[n] for n in each), names=each))
+            for each in (names, other_names)
+        ]
+        found = only(memory, *sides, "hidden_states")
+        one_sided = ["only in reference", "only in reference", "identical", "only here"]
+        assert [i.outcome for i in found.items] == (outcomes_ or one_sided)
 
 
 def test_layers_of_which_none_pairs_are_not_identical(memory):
@@ -518,7 +582,7 @@ def test_each_layer_says_for_itself_whether_its_padding_can_be_cut(memory, which
 @pytest.mark.parametrize("inputs", ["ids", "embeddings", "ids with a margin"])
 @pytest.mark.parametrize(
     ("shape", "outcome"),
-    [((6, 2, 4), "not compared"), ((12, 4), "not compared"), ((5, 2, 7), "differs")],
+    [((6, 2, 7), "not compared"), ((12, 7), "not compared"), ((5, 2, 7), "differs")],
     ids=str,
 )
 def test_padding_on_another_axis_is_not_guessed_at(memory, shape, outcome, inputs):

@@ -227,6 +227,12 @@ def test_want_of_memory_is_no_failure(memory, type, message):
     assert verdict(memory, *loads).verdict == Verdict.NOT_FINISHED
 
 
+def test_a_phase_that_memory_ended_is_no_failure(memory):
+    short = raised("memory", type="RuntimeError", message="8 GiB are not left")
+    runs = [raising(run, short, greedy=run.signals.greedy) for run in both(memory)]
+    assert verdict(memory, *runs).verdict == Verdict.NOT_FINISHED
+
+
 @pytest.mark.parametrize(
     ("number", "expected"),
     [(28, Verdict.NOT_FINISHED), (5, Verdict.NOT_FINISHED), (2, Verdict.FAILED)],

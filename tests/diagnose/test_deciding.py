@@ -1,8 +1,10 @@
 """What decides a verdict is a fact of the record; the first difference is another one."""
 
 import numpy as np
+import pytest
 
 from samebits.diagnose.deciding import with_deciding
+from samebits.diagnose.failing import what_fails
 from samebits.diagnose.verdict import result
 from samebits.grafts.questions import with_graft
 from samebits.ladder.rule import Evidence, judgement
@@ -13,7 +15,7 @@ from samebits.records.comparison import FactChange
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
-from samebits.records.ladder import Constant, Ladder
+from samebits.records.ladder import Constant, Ladder, SplitJudgement
 from samebits.records.subject import Subject
 from samebits.records.trace import Side
 from samebits.reports.plain import beginning
@@ -139,6 +141,52 @@ def test_a_layer_of_another_quantity_in_a_prompt_whose_outputs_agree_does_not_de
     assert cell.deciding.signal == "decode"
 
 
+def test_the_layer_that_diverges_decides_and_not_the_one_before_it_that_rounds(memory):
+    moved = [HIDDEN[0], HIDDEN[1] + np.float32(1e-6), HIDDEN[2] + np.float32(0.5)]
+    facts = forward(memory, hidden=layers(memory, *moved), logits=LOGITS)
+    second = LAYER.model_copy(update={"layer": 2, "tensor": "model.layers.1"})
+    cell = judged(
+        memory,
+        {"forward": {"short": facts}},
+        step("hidden_states", LAYER, "rounding"),
+        step("hidden_states", second, "diverged", own=0.5, float64=0.5),
+    )
+    assert cell.first.item == "short · layer 1 (model.layers.0)"
+    assert cell.deciding.item == "short · layer 2 (model.layers.1)"
+
+
+def test_the_tensor_that_changed_decides_and_not_the_one_before_it_that_is_cast(memory):
+    names = "embed", "norm"  # of the checkpoint
+    tensors = sound(memory).signals.weights.tensors
+    other = {
+        f"model.{name}.weight": weight(memory, values(*shape, seed=90), name)
+        for name, shape in zip(names, ((8, 4), (4,)), strict=True)
+    }
+    found = judged(
+        memory,
+        {"weights": weights_signal(tensors | other)},
+        constants=tuple(
+            Constant(signal="weights", subject=Subject(tensor=name), kind=kind)
+            for name, kind in zip(names, ("cast", "changed"), strict=True)
+        ),
+    )
+    assert (found.first.item, found.deciding.item) == names
+
+
+@pytest.mark.parametrize(
+    ("near", "figure"), [(True, "hidden_states 0.5"), (False, "tokens step 2")]
+)
+def test_tokens_that_rounding_chose_give_a_layer_of_another_function_no_figure(
+    memory, near, figure
+):
+    changed = off(memory, hidden=0.5)
+    changed["greedy"] = {"short": decoded(memory, 3, 1, 5, logits=step_logits(3, 1, 4))}
+    cell = judged(memory, changed, step("hidden_states", LAYER, "diverged", own=0.5, float64=0.5))
+    split = SplitJudgement(prompt="short", step=2, margin=0.1, drift=0.1, near_tie=near)
+    told = cell.ladder.model_copy(update={"splits": (split,)})
+    assert with_deciding(cell.model_copy(update={"ladder": told})).figure == figure
+
+
 def test_an_output_that_is_gone_decides_and_not_a_layer_that_rounds(memory):
     rope = values(1, 1)
     cell = judged(
@@ -233,6 +281,11 @@ def is_of_what_decides(result, prompt, what):
     return decides
 
 
+def is_of_a_load(result):
+    """Return whether a cause in the load is of what decides; no graft is about a load."""
+    return with_cause(result, cause_in(Side(stack="5.0"), prompt="", what="load")).cause.decides
+
+
 def questions_in_order(memory, result):
     return [(q.prompt, q.what) for q in questions(result, sound(memory, **off(memory)))]
 
@@ -247,6 +300,7 @@ def test_a_cause_of_rounding_is_not_one_of_the_output_that_is_gone(memory):
     )
     assert not is_of_what_decides(cell, "short", "forward")
     assert not is_of_what_decides(cell, "short", "decode")
+    assert not is_of_a_load(cell)
     assert questions_in_order(memory, cell) == [("short", "forward"), ("short", "decode")]
 
 
@@ -255,6 +309,7 @@ def test_the_decode_that_decides_is_traced_before_the_forward_that_rounds(memory
     assert not is_of_what_decides(cell, "short", "forward")
     assert is_of_what_decides(cell, "short", "decode")
     assert not is_of_what_decides(cell, "long", "decode")
+    assert is_of_a_load(cell)
     assert questions_in_order(memory, cell) == [("short", "decode"), ("short", "forward")]
 
 
@@ -273,7 +328,18 @@ def test_a_cause_of_the_logits_that_decide_is_theirs_and_so_is_one_of_all_that_r
 
 
 def test_a_stored_tensor_decides_what_is_computed_from_it(memory):
-    assert is_of_what_decides(lost_positions(memory), "short", "forward")
+    cell = lost_positions(memory, step("logits", SHORT, "rounding"))
+    assert [signal.signal for signal in what_fails(cell)] == ["weights"]
+    assert is_of_what_decides(cell, "short", "forward")
+
+
+def test_a_load_decides_which_tokens_follow_from_it(memory):
+    changed = {"greedy": {"short": decoded(memory, 3, 1, 5, logits=step_logits(3, 1, 4))}}
+    cell = judged(memory, changed)
+    assert [signal.signal for signal in what_fails(cell)] == ["greedy"]
+    assert is_of_a_load(cell)
+    assert is_of_what_decides(cell, "short", "decode")
+    assert not is_of_what_decides(cell, "short", "forward")
 
 
 # what explains it
@@ -283,14 +349,14 @@ def finding(code, where="forward"):
     return Finding(code=code, where=where, evidence=("seen",))
 
 
-def lost_positions(memory):
+def lost_positions(memory, *steps):
     """Return a cell that no longer has a tensor of the reference, and computes another function."""
     tensors = {"model.norm.weight": weight(memory, values(4, seed=13), "norm")}
     gone = Constant(
         signal="weights", subject=Subject(tensor="model.embed.weight"), kind="changed", note=""
     )
     changed = off(memory, logits=0.4) | {"weights": weights_signal(tensors)}
-    return judged(memory, changed, constants=(gone,))
+    return judged(memory, changed, *steps, constants=(gone,))
 
 
 def codes(cell, own=(), reference=()):

@@ -174,6 +174,10 @@ def test_a_prompt_rounds_with_all_its_layers_and_one_that_is_identical_need_not_
         return names(failing_signals(found.model_copy(update={"signals": signals})))
 
     assert failing(*layers) == []
+    diverged = cell({"hidden_states": "diverged"})
+    signals = (hidden.model_copy(update={"items": (layers[0], layers[2])}),)
+    (what,) = what_fails(diverged.model_copy(update={"signals": signals}))
+    assert (what.items, what.n_differ) == ((layers[0],), 1)
     unasked = layers[2].model_copy(update={"outcome": "differs"})
     assert failing(*layers[:2], unasked) == ["hidden_states"]
 
