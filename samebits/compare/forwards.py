@@ -225,7 +225,7 @@ def output_item(
 def has_padded_axis(forward: ForwardFacts, ref: TensorRef) -> bool:
     """Return True if dimension 1 of an output is as long as the prompt with its padding."""
     ids = forward.inputs.get("input_ids")
-    if forward.real_rows is None or ids is None or len(ids.shape) < 2:
+    if ids is None or len(ids.shape) < 2:
         return False
     return len(ref.shape) >= 2 and ref.shape[1] == ids.shape[1]
 

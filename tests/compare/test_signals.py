@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samebits.compare.pair import reason
 from samebits.compare.registry import signal_names
 from samebits.compare.signals import changes, compare, disagreements, never_written, wanted
 from samebits.records.capture import Skip
@@ -174,6 +175,11 @@ def test_a_skip_excuses_what_it_names_and_what_needs_it(memory, what, why, names
     skip = Skip(what=what, reason="no", why=why)
     found = by_signal(memory, sound(memory), sound(memory, "5.0", skips=[skip], **gone))
     assert {name for name, signal in found.items() if signal.excused} == names
+
+
+def test_what_was_not_decoded_has_no_logits_of_its_steps():
+    for what, of_decode in (("greedy", "no"), ("usage", ""), ("logits", "")):
+        assert reason(capture(skips={what: "no"}), "decode") == of_decode
 
 
 @pytest.mark.parametrize(

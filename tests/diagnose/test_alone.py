@@ -292,6 +292,20 @@ def test_a_crash_of_one_run_alone_is_unstable(memory, phase, name):
     assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, (f"{name} {how}",))
 
 
+def test_a_probe_that_crashes_in_one_run_and_raises_in_the_other_is_not_unstable(memory):
+    one, other = both(memory)
+    left = crashed(one, "probe mine")
+    assert verdict(memory, left, other).verdict == Verdict.UNSTABLE
+    again = raising(other, raised("probe mine"), greedy=other.signals.greedy)
+    assert verdict(memory, left, again).unstable == ()
+
+
+def test_a_file_that_was_lost_beside_a_run_that_did_not_load_is_unstable(memory):
+    lost = raised(type="OSError", message="Input/output error")
+    found = verdict(memory, raising(sound(memory, "5.0"), lost), left(memory, "refused", "b"))
+    assert found.verdict == Verdict.UNSTABLE
+
+
 def test_a_crash_in_what_explains_makes_no_verdict(memory):
     one, other = both(memory)
     assert verdict(memory, crashed(one, "relations"), other).verdict == Verdict.IDENTICAL

@@ -142,6 +142,15 @@ def test_a_failure_of_every_release_is_the_model_s_and_said_once(memory):
     assert said.text.startswith("llama fails in the same way in every release: greedy short: Value")
 
 
+def test_beside_it_what_the_reference_alone_raises_is_said_first(memory):
+    alone = raised("greedy long")
+    reference = tuple(raising(run, START, alone) for run in both(memory, "4.48"))
+    found = row(memory, s4_48=reference, s5_0=failing(memory))
+    assert (found[0].failure, found[0].shared_failures) == (alone, (START,))
+    assert found[0].headline.startswith("failed in phase greedy long")
+    assert found[1].verdict == "identical"
+
+
 def test_beside_it_what_differs_is_judged_as_ever(memory):
     cells = {"s4_48": failing(memory, "4.48"), "s5_0": failing(memory, forward=moved(memory))}
     found = row(memory, **cells)
