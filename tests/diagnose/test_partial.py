@@ -83,6 +83,28 @@ def test_what_the_other_phases_observed_is_compared(memory):
     assert reference.verdict == "reference"
 
 
+@pytest.mark.parametrize(
+    ("observed", "silent", "rest"),
+    [
+        (None, (), None),
+        ("the same", (), None),
+        ("other", (), "undecided"),
+        ("the same", ("weights",), "failed"),
+    ],
+)
+def test_a_rest_of_which_too_little_was_compared_has_no_verdict(memory, observed, silent, rest):
+    names = ("weights", "buffers", "inv_freq", "forward", "greedy")
+    skips = {name: "not asked for" for name in names if name not in silent}
+    mask = buffer(memory, values(3, 3, seed=14 if observed == "the same" else 70))
+    buffers = {"model.mask": mask} if observed else None
+    runs = tuple(
+        raising(capture("5.0", run=run, skips=skips, buffers=buffers), START, greedy=None)
+        for run in "ab"
+    )
+    found = result(cell_id("5.0"), runs, both(memory, "4.48"), memory)
+    assert (found.verdict, found.rest) == ("failed", rest)
+
+
 def test_a_forward_that_raised_takes_no_other_prompt_with_it(memory):
     forward = sound_signals(memory)["forward"]
     forward["long"] = forward["short"]

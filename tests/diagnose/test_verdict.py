@@ -86,6 +86,7 @@ def test_identical(memory):
     )
     assert (cell_result.cell, cell_result.reference) == (cell_id("5.0"), cell_id("4.48"))
     assert cell_result.reproduce == "samebits run x"
+    assert cell_result.steps == ()
     assert (cell_result.first, cell_result.splits, cell_result.notes, cell_result.changes) == (
         None,
         (),
@@ -127,6 +128,7 @@ def test_differs(memory):
     one, other = moved(memory)
     cell_result = between(memory, one, other)
     assert (cell_result.verdict, cell_result.figure) == (Verdict.UNDECIDED, "logits 0.5")
+    assert cell_result.steps
     assert cell_result.first.signal == "logits"
     assert cell_result.headline == cell_result.first.what
     assert cell_result.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
