@@ -324,6 +324,9 @@ def left(memory, how, run):
         return sound(memory, "5.0", run=run)
     if how == "late":
         return ended(sound(memory, "5.0", run=run), greedy=None)
+    if how == "loaded":
+        load = sound_signals(memory)["load"]
+        return ended(capture("5.0", run=run, load=load), ENDED["unfinished"])
     status = {"refused": "failed", "lost": "failed", "early": "unfinished"}.get(how, how)
     more = {"refused": REFUSED, "lost": LOST, "early": ENDED}.get(how, {})
     return capture("5.0", run=run, status=status).model_copy(update=more)
@@ -341,6 +344,7 @@ def left(memory, how, run):
         ("late", "lost", "not finished", "identical"),
         ("late", "early", "not finished", "identical"),
         ("late", "refused", "not finished", "identical"),
+        ("loaded", "refused", "not finished", None),
         ("early", "early", "not finished", None),
         ("early", "lost", "not finished", None),
         ("absent", "early", "not finished", None),

@@ -313,6 +313,11 @@ def test_a_reference_that_did_not_finish_does_not_pass(memory):
     assert exit_code([reference, found], [], [])[0] == 3
 
 
+def test_what_a_cell_that_ended_before_its_forward_shows_is_compared(memory):
+    _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=late(memory, forward=None))
+    assert (found.verdict, found.rest) == ("not finished", "identical")
+
+
 @pytest.mark.parametrize("gone", [{"greedy": None}, {"greedy": None, "forward": None}])
 def test_a_cell_beside_a_reference_that_did_not_finish_is_not_identical(memory, gone):
     """A run of a matrix takes no such reference; the rebuilt side of `samebits verify` may be one."""

@@ -465,10 +465,11 @@ def test_what_comes_earlier_in_the_flow_is_first(memory):
 
 def test_other_inputs_are_first(memory):
     other = forward(memory, ids=[[5, 4, 3, 2, 1, 0]], logits=values(1, 6, 8, seed=50))
-    cell_result = verdict_on(memory, *runs(memory, forward={"short": other}))
+    tokens = {"short": decoded(memory, 9)}  # of other inputs, so they split nowhere
+    cell_result = verdict_on(memory, *runs(memory, forward={"short": other}, greedy=tokens))
     assert cell_result.verdict == Verdict.UNDECIDED
     assert cell_result.headline.startswith("inputs: input_ids of prompt short: 6 of 6 elements")
-    assert cell_result.figure == "inputs 1 of 1"
+    assert (cell_result.figure, cell_result.splits) == ("inputs 1 of 1", ())
 
 
 # figures
