@@ -11,7 +11,7 @@ from samebits.compare.outcome import differing_items, differs, has_other_shape
 from samebits.compare.phases import STORED
 from samebits.compare.standing import LEAKED
 from samebits.records.comparison import ItemComparison, SignalComparison
-from samebits.records.ids import EXPLANATORY, Signal
+from samebits.records.ids import Signal
 from samebits.records.ladder import (
     ON_LADDER,
     Constant,
@@ -209,7 +209,7 @@ def _other_result(evidence: Evidence) -> Judgement | None:
 
 def _others(signals: Iterable[SignalComparison]) -> Iterator[SignalComparison]:
     """Yield the signals that make a verdict and have no rule by name."""
-    return (s for s in signals if s.signal not in OWN_RULES and s.signal not in EXPLANATORY)
+    return (signal for signal in signals if signal.signal not in OWN_RULES)
 
 
 def _unknown(evidence: Evidence) -> Judgement | None:
@@ -228,19 +228,18 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     covered = {_coverage(step.signal, step.subject) for step in evidence.steps}
     covered |= {(constant.signal, str(constant.subject)) for constant in evidence.constants}
     covered |= {("greedy", split.prompt) for split in evidence.splits}
-    bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
-    for signal in bearing:
+    for signal in evidence.signals:
         for item in filter(differs, signal.items):
             if _coverage(signal.signal, item.subject) not in covered:
                 reason = f"{signal.signal} of {item.subject} was not computed in the float64 check"
                 deciders = _deciders([(signal.signal, item.subject)])
                 return Judgement("undecided", "nothing", reason, deciders)
     blocked: list[str] = [
-        s.signal for s in bearing if s.outcome == "not compared" and not s.excused
+        s.signal for s in evidence.signals if s.outcome == "not compared" and not s.excused
     ]
     blocked += [
         f"{signal.signal} {item.name}"
-        for signal in bearing
+        for signal in evidence.signals
         for item in signal.items
         if item.outcome == "not compared" and not item.excused
     ]
