@@ -36,7 +36,7 @@ class Release:
         self._new: set[str] = set()
 
     def keep(self) -> None:
-        """Write what was read, for a later run; two that write at a time write the same."""
+        """Write what was read, for a later run; of two that write a file at a time, the later one counts."""
         if self._shelf is None:
             return
         with contextlib.suppress(OSError):  # without room or right the next run reads it again
@@ -56,11 +56,11 @@ class Release:
 
     def _file(self, file: str) -> SourceFile:
         if file not in self._files:
-            kept = read_record(_place(self._shelf, file), SourceFile) if self._shelf else None
-            if kept is None or kept.read_with != self._read_with:
-                kept = self._read(file)
+            record = read_record(_place(self._shelf, file), SourceFile) if self._shelf else None
+            if record is None or record.read_with != self._read_with:
+                record = self._read(file)
                 self._new.add(file)
-            self._files[file] = kept
+            self._files[file] = record
         return self._files[file]
 
     def _read(self, file: str) -> SourceFile:
