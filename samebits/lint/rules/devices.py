@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Project, problem
 from samebits.lint.releases import since
-from samebits.lint.rules.loading import FACTORIES, MAY_NOT_RUN, constructor
+from samebits.lint.rules.loading import FACTORIES, constructor, runs_with
 from samebits.lint.source import Source
 from samebits.lint.syntax import (
     Function,
@@ -71,9 +70,8 @@ def _calls(method: Function, call: ast.Call) -> bool:
 def _is_run(source: Source, node: ast.AST) -> bool:
     """Return True if a node runs whenever its method does."""
     method = source.function(node)
-    outers = takewhile(lambda outer: outer is not method, source.ancestors(node))
     is_method = isinstance(source.parents.get(method), ast.ClassDef) if method else False
-    return is_method and not any(isinstance(outer, MAY_NOT_RUN) for outer in outers)
+    return is_method and runs_with(source, method, node)
 
 
 def _absent(method: Function, calls: Sequence[ast.Call]) -> set[str]:

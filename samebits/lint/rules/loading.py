@@ -664,8 +664,14 @@ def _bound_to(method: Function, name: str) -> ast.expr | None:
     return values[0]
 
 
-MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
+_MAY_NOT_RUN = (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)
 """Nodes around a call that may skip it, repeat it or change what it does."""
+
+
+def runs_with(source: Source, method: ast.AST | None, node: ast.AST) -> bool:
+    """Return True if a node of a method runs whenever the method does."""
+    outers = takewhile(lambda outer: outer is not method, source.ancestors(node))
+    return not any(isinstance(outer, _MAY_NOT_RUN) for outer in outers)
 
 
 def _nested_load(
@@ -678,8 +684,7 @@ def _nested_load(
     last = name.rpartition(".")[2]
     if not last.startswith("AutoModel") and not is_library_model(name):
         return
-    outers = takewhile(lambda outer: outer is not method, entry.source.ancestors(node))
-    if any(isinstance(outer, MAY_NOT_RUN) for outer in outers):
+    if not runs_with(entry.source, method, node):
         return
     yield problem(
         entry.source,
