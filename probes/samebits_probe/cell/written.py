@@ -110,10 +110,10 @@ def file_of(source: Source, name: str, subfolder: str | None = None) -> Path | N
         path = folder / subfolder / name
         return path if path.is_file() else None
     try:
-        found = cached_file(source.where, name, revision=source.revision, subfolder=subfolder)
+        cached = cached_file(source.where, name, revision=source.revision, subfolder=subfolder)
     except OSError:
         return None
-    return Path(found) if found else None
+    return Path(cached) if cached else None
 
 
 def stated(source: Source, name: str) -> Facts:

@@ -96,9 +96,9 @@ def defaults(reference: GenerationSignal, candidate: GenerationSignal) -> Iterat
             yield OtherValue(name, *map(repr, values))
 
 
-def decides_greedy(other: OtherValue) -> bool:
+def decides_greedy(default: OtherValue) -> bool:
     """Return True if a default that differs decides which tokens the greedy decode of a cell takes."""
-    return other.name not in _NOT_OF_GREEDY
+    return default.name not in _NOT_OF_GREEDY
 
 
 def _value(value: object, neutral: object) -> object:
