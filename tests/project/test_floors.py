@@ -230,3 +230,19 @@ def test_an_import_inside_a_function_counts(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from torch import nn\n")
     assert "torch" in imports(bad)
+
+
+@pytest.mark.processes
+def test_the_top_of_the_repository_holds_what_readers_expect_and_no_scratch_file():
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    loose = {path for path in tracked if path and "/" not in path and not path.startswith(".")}
+    documents = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"}
+    assert loose == documents | {
+        "pyproject.toml",
+        "noxfile.py",
+        "matrix.yaml",
+        "zoo.yaml",
+        "action.yml",
+    }
