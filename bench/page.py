@@ -344,9 +344,8 @@ _WHAT_A_JOB_IS_FOR = """\
 Without *cell a* there is nothing to compare. *cell b* is the second run of each cell; without it nobody learns that a
 cell reads uninitialised memory or depends on chance. *float64 check a* computes cells that differ again in float64; without it
 every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
-most of the memory. A model whose copy would take more than 4 GiB has none: there the check converts parameters one
-operation at a time, which saves the memory and takes up to four times the CPU time. *save* and
-*load elsewhere* make no verdict."""
+most of the memory. Where 1.25 times that copy does not fit in a job's part of the free memory, the check converts parameters
+one operation at a time, which takes up to four times the CPU time. *save* and *load elsewhere* make no verdict."""
 
 
 def _levels(levels: dict[str, Any]) -> list[str]:

@@ -44,8 +44,8 @@ from samebits_probe.process.hashing import head
 from samebits_wire import formats
 from samebits_wire.jobs import LadderJob, ProbeFile
 
-_COPY_LIMIT = 4 << 30
-"""Bytes of a promoted copy above which it shares the large parameters of its model."""
+_COPY_SPARE = 1.25
+"""Free memory in sizes of a promoted copy below which it shares the large parameters of its model."""
 _SMALL_COPY = 256 << 20
 """Bytes of a copy in float64 up to which the float32 rung costs too little to be left out."""
 _REASON_LENGTH = 300
@@ -92,9 +92,8 @@ class Ladder:
         progress.begin("load")
         self.loaded = load.load(self.source)
         slots = int(job.get("slots", 1))
-        # a copy in float64 is above the limit, or takes more memory than is free
-        needs = self._copy_bytes
-        self._shares = needs > _COPY_LIMIT or bool(memory.shortage(needs, slots))
+        needs = int(_COPY_SPARE * self._copy_bytes)
+        self._shares = bool(memory.shortage(needs, slots))
         if self._shares:
             # a copy that does not fit would end the job and lose its results
             memory.require(raised.working_bytes(self.loaded.model, torch.float64), slots)

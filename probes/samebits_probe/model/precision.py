@@ -45,6 +45,8 @@ _GROUPED = {"grouped_mm", "_grouped_mm"}
 _DTYPE_ARGUMENTS = {torch.dtype, str}
 _GET_DTYPE = torch.Tensor.dtype.__get__
 
+_LARGE = 1 << 30
+"""Bytes of a copy above which a second model is made only of what is no parameter."""
 _TABLE_TOLERANCE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
 
@@ -164,10 +166,12 @@ def compute_attributes_again(twin: Any) -> None:
 def _fresh_model(twin: Any) -> Any:
     """Return a model made in float64 from the config of ``twin``; None if it cannot be made.
 
-    If ``twin`` shares parameters, those of the fresh model have no values.
+    If ``twin`` is large or shares parameters, those of the fresh model have no values.
     """
-    shares = any(isinstance(parameter, raised.Raised) for parameter in twin.parameters())
-    without_values = meta.parameters_without_values() if shares else nullcontext()
+    parameters = list(twin.parameters())
+    shares = any(isinstance(parameter, raised.Raised) for parameter in parameters)
+    large = sum(p.numel() * p.element_size() for p in parameters) > _LARGE
+    without_values = meta.parameters_without_values() if shares or large else nullcontext()
     try:
         with promotion(), torch.random.fork_rng(devices=[]), without_values:
             return type(twin)(copy.deepcopy(twin.config))
