@@ -844,6 +844,17 @@ def test_a_release_to_stay_with_is_not_blamed_for_what_a_later_one_saved():
     assert advised(OLD) == f"{kept} (but it raises elsewhere: SB877)"
 
 
+@pytest.mark.parametrize(("code", "is_a_limit"), [("SB872", False), ("SB869", True)])
+def test_a_release_is_not_advised_against_for_what_only_the_step_to_it_meets(code, is_a_limit):
+    """Whoever trains in one release alone resumes what that release has saved."""
+    finding = Finding(code=code, where="Trainer", evidence=("x",))
+    crash = NEVER_WRITTEN.model_copy(update={"code": code, "kind": "crash"})
+    newest = of("5.0", Verdict.IDENTICAL, findings=(finding,))
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    row = one(of(OLD, Verdict.REFERENCE), fails, newest, rules=(NEVER_WRITTEN, ROUNDS, crash))
+    assert ("raises elsewhere" in answer(row).do) is is_a_limit
+
+
 @pytest.mark.parametrize(
     ("side", "is_blamed"),
     [

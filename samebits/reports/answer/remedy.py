@@ -39,6 +39,8 @@ _BROKEN = "Mend the model or its files: every release of this run raises this"
 _UNLOADED = "Mend the model or its files: no release of this run loads it"
 _OF_USES = "SB9"
 """Begins the codes of defects in some use of the API, such as one argument of generate()."""
+_OF_ONE_STEP = {"SB872"}
+"""Met once, by whoever changes the release in the middle of a training: no reason to avoid a release."""
 
 
 def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
@@ -201,7 +203,7 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     later = _later(stack, report)  # nobody who stays with a release loads what one of these saved
     found = {f.code for f in _accusing(stack, rows) if f.saver not in later} & raising
     own = (cell for row in rows for cell in row.cells if cell.cell.stack == stack)
-    codes = found - explaining_codes(own)
+    codes = found - explaining_codes(own) - _OF_ONE_STEP
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
 
 
