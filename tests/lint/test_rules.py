@@ -330,6 +330,11 @@ CASES = [
         ),
     ),
     (
+        "SB890",
+        body(f"{HIDDEN}{PREPARED.format('', 'cache_position[0] == 0')}"),
+        ("class M(", "class MForMaskedLM("),  # nobody generates with it
+    ),
+    (
         "SB718",
         body(
             "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
