@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 from samebits_probe.jobs import ladder
@@ -119,6 +120,18 @@ def test_a_refusal_is_a_fact_and_ends_nothing():
 
 
 def test_tables_and_plain_attributes_are_computed_again():
+    assert computed_again(precision._LARGE, needs_values=False) == [True] * 3
+
+
+def test_a_large_model_is_made_again_without_values_unless_its_class_reads_them():
+    assert computed_again(0, needs_values=False) == [True, False, False]
+    assert computed_again(0, needs_values=True) == [True, False, True, False, True]
+
+
+def computed_again(limit, *, needs_values):
+    """Return of each model that was made whether its parameters had values."""
+    made = []
+
     class Config:
         pass
 
@@ -126,16 +139,21 @@ def test_tables_and_plain_attributes_are_computed_again():
         def __init__(self, config):
             super().__init__()
             self.config = config
+            self.weight = torch.nn.Parameter(torch.ones(2))
+            made.append(not self.weight.is_meta)
+            self.first = self.weight[0].item() if needs_values else 1.0
             self.scale = torch.sqrt(torch.tensor(12.0, dtype=torch.float32))
             self.register_buffer("table", torch.arange(1, 9, dtype=torch.float32) ** -0.5)
 
     model = Model(Config())
     twin = precision.copy_in(torch.float64, model, {})
     assert twin.scale.item() != 12.0**0.5
-    precision.compute_tables_again(twin)
-    precision.compute_attributes_again(twin)
+    with mock.patch.object(precision, "_LARGE", limit):
+        precision.compute_tables_again(twin)
+        precision.compute_attributes_again(twin)
     assert twin.scale.item() == 12.0**0.5
     assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)
+    return made
 
 
 def test_code_that_asks_for_the_dtype_takes_the_branch_of_its_own():

@@ -16,7 +16,7 @@ import copy
 import functools
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -166,14 +166,19 @@ def compute_attributes_again(twin: Any) -> None:
 def _fresh_model(twin: Any) -> Any:
     """Return a model made in float64 from the config of ``twin``; None if it cannot be made.
 
-    If ``twin`` is large or shares parameters, those of the fresh model have no values.
+    If ``twin`` is large or shares parameters, those of the fresh model have no values, unless a
+    class that fits in memory twice needs them.
     """
     parameters = list(twin.parameters())
     shares = any(isinstance(parameter, raised.Raised) for parameter in parameters)
     large = sum(p.numel() * p.element_size() for p in parameters) > _LARGE
-    without_values = meta.parameters_without_values() if shares or large else nullcontext()
+    fresh = _made_again(twin, meta.parameters_without_values()) if shares or large else None
+    return fresh if fresh is not None or shares else _made_again(twin, nullcontext())
+
+
+def _made_again(twin: Any, values: AbstractContextManager[None]) -> Any:
     try:
-        with promotion(), torch.random.fork_rng(devices=[]), without_values:
+        with promotion(), torch.random.fork_rng(devices=[]), values:
             return type(twin)(copy.deepcopy(twin.config))
     except Exception:  # noqa: BLE001  a class that cannot be made again keeps what it has
         return None
