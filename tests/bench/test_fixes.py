@@ -1,7 +1,11 @@
 """Fixes drawn at random: the rule of the draw, its cases, what counts as found, and the page."""
 
+import json
 import random
+import runpy
+import sys
 from datetime import UTC, datetime
+from types import ModuleType
 
 import pytest
 import yaml
@@ -169,6 +173,34 @@ def case(**changes):
         "source": ("modeling_opt.py",),
     }
     return proof.Case.model_validate(values | changes)
+
+
+def test_an_exception_proves_only_the_failure_that_the_case_names():
+    raised, other = (
+        {"raised": "KeyError: 'window'"},
+        {"raised": "NameError: name 'x' is not defined"},
+    )
+    failing = case(failure="'window'")
+    assert proof.is_proven(failing, raised, [2, 3])
+    assert proof.is_proven(failing, raised, other)
+    assert not proof.is_proven(failing, raised, raised)
+    assert not proof.is_proven(failing, other, [2, 3])
+    assert proof.is_proven(case(), 1, 2)
+
+
+def test_an_exception_is_observed_of_a_case_that_names_a_failure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+
+    def observe(name, case):
+        script = tmp_path / f"{name}.py"
+        script.write_text(f"CASE = {case}\ndef observe(folder):\n    raise KeyError(folder)\n")
+        monkeypatch.setattr("sys.argv", ["part.py", str(script), "observe", "window"])
+        runpy.run_path(str(proof.PART), run_name="__main__")
+
+    observe("fails", {"failure": "'window'"})
+    assert json.loads(capsys.readouterr().out) == {"raised": "KeyError: 'MODEL'"}
+    with pytest.raises(KeyError):
+        observe("differs", {"signals": ("logits",)})
 
 
 def cell(verdict="identical", **more):

@@ -41,7 +41,4 @@ def observe(folder: str) -> object:
     """Return what greedy generation gives, or the exception."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.tensor([[1, 5, 6, 7, 8, 9]])
-    try:
-        return list(model.generate(ids, max_new_tokens=3, do_sample=False).shape)
-    except Exception as error:  # noqa: BLE001  what a user sees
-        return f"{type(error).__name__}: {error}"[:80]
+    return list(model.generate(ids, max_new_tokens=3, do_sample=False).shape)

@@ -60,7 +60,4 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the ids of a text that names a sound, or the exception."""
     processor = transformers.Qwen2_5OmniProcessor.from_pretrained(folder)
-    try:
-        return [int(number) for number in processor(text="a <|AUDIO|> b")["input_ids"][0]]
-    except (StopIteration, RuntimeError) as error:
-        return type(error).__name__
+    return [int(number) for number in processor(text="a <|AUDIO|> b")["input_ids"][0]]

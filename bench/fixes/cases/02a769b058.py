@@ -47,10 +47,7 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the class that AutoModel loads, and whether the waveform has numbers only."""
-    try:
-        model = transformers.AutoModel.from_pretrained(folder).eval()
-    except ValueError as error:
-        return f"ValueError: {error}".replace(folder, "MODEL")[:160]
+    model = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         waveform = model(torch.arange(3, 9)[None]).waveform
     return {"class": type(model).__name__, "finite": bool(waveform.isfinite().all())}

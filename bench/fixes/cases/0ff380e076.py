@@ -23,15 +23,12 @@ def observe(folder: str) -> object:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     inputs = tokenizer("a b c d", return_tensors="pt", return_token_type_ids=False)
-    try:
-        output = model.generate(
-            **inputs,
-            cache_implementation="static",
-            max_new_tokens=3,
-            min_new_tokens=3,
-            do_sample=False,
-            disable_compile=True,
-        )
-    except IndexError as error:
-        return f"IndexError: {error}"
+    output = model.generate(
+        **inputs,
+        cache_implementation="static",
+        max_new_tokens=3,
+        min_new_tokens=3,
+        do_sample=False,
+        disable_compile=True,
+    )
     return output.shape[1] - inputs["input_ids"].shape[1]

@@ -47,8 +47,5 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the type of what the pipeline gives for one image."""
     pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
-    try:
-        pipeline = transformers.pipeline("image-segmentation", model=folder)
-        return type(pipeline(Image.fromarray(pixels))).__name__
-    except Exception as error:  # noqa: BLE001  what a user sees
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+    pipeline = transformers.pipeline("image-segmentation", model=folder)
+    return type(pipeline(Image.fromarray(pixels))).__name__

@@ -39,9 +39,6 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the shape of the logits of a text, or the exception."""
-    try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    except ImportError as error:
-        return f"ImportError: {error}"[:120]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
     with torch.no_grad():
         return [*model(torch.arange(3, 9)[None]).logits.shape]

@@ -39,7 +39,4 @@ def observe(folder: str) -> object:
     """Return the ids of a question and a table."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     table = pd.DataFrame({"who": ["a", "b"], "age": ["12", "34"]})
-    try:
-        return tokenizer(table=table, queries="who")["input_ids"]
-    except TypeError as error:
-        return f"TypeError: {error}"[:100]
+    return tokenizer(table=table, queries="who")["input_ids"]

@@ -29,8 +29,5 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the number of logits of two choices, or the exception."""
     model = transformers.AutoModelForMultipleChoice.from_pretrained(folder).eval()
-    try:
-        with torch.no_grad():
-            return model(torch.arange(4, 16).reshape(1, 2, 6)).logits.shape[1]
-    except IndexError as error:
-        return f"IndexError: {error}"
+    with torch.no_grad():
+        return model(torch.arange(4, 16).reshape(1, 2, 6)).logits.shape[1]

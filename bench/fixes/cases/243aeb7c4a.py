@@ -32,7 +32,4 @@ def observe(folder: str) -> object:
     model = transformers.DebertaV2ForMaskedLM.from_pretrained(folder).train()
     model.requires_grad_(False)
     model.enable_input_require_grads()
-    try:
-        return list(model(torch.arange(3, 12)[None]).logits.shape)
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"
+    return list(model(torch.arange(3, 12)[None]).logits.shape)

@@ -49,10 +49,7 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the sum of the logits of a text, or the exception."""
-    try:
-        model = transformers.Qwen3VLMoeForConditionalGeneration.from_pretrained(folder).eval()
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"[:80]
+    model = transformers.Qwen3VLMoeForConditionalGeneration.from_pretrained(folder).eval()
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[5, 6, 7, 8]])).logits
     return {"sum of logits": round(float(logits.sum()), 2)}

@@ -62,9 +62,6 @@ def observe(folder: str) -> object:
     """Return the shape of the logits of twenty codes."""
     model = transformers.MusicgenForConditionalGeneration.from_pretrained(folder).eval()
     codes = torch.arange(80).reshape(4, 20) % 16
-    try:
-        with torch.no_grad():
-            outputs = model(input_ids=torch.arange(3, 6)[None], decoder_input_ids=codes)
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    with torch.no_grad():
+        outputs = model(input_ids=torch.arange(3, 6)[None], decoder_input_ids=codes)
     return list(outputs.logits.shape)

@@ -38,9 +38,6 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the shape of the logits of an image of twice the size, or the exception."""
     model = transformers.PerceiverForImageClassificationLearned.from_pretrained(folder).eval()
-    try:
-        with torch.no_grad():
-            out = model(inputs=torch.zeros(1, 3, 32, 32), interpolate_pos_encoding=True)
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"[:120]
+    with torch.no_grad():
+        out = model(inputs=torch.zeros(1, 3, 32, 32), interpolate_pos_encoding=True)
     return [*out.logits.shape]

@@ -14,8 +14,5 @@ CASE = {
 def observe(folder: str) -> object:
     """Return what a user sees."""
     wanted = {"": "sdpa", "text_config": "eager"}
-    try:
-        config = AutoConfig.from_pretrained(folder, attn_implementation=wanted)
-        return {"text": config.text_config._attn_implementation}
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    config = AutoConfig.from_pretrained(folder, attn_implementation=wanted)
+    return {"text": config.text_config._attn_implementation}

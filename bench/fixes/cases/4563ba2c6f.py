@@ -29,15 +29,12 @@ def observe(folder: str) -> object:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     prompts = torch.arange(4, 36)[:, None]
-    try:
-        output = model.generate(
-            prompts,
-            attention_mask=torch.ones_like(prompts),
-            do_sample=False,
-            max_new_tokens=8,
-            stop_strings=["cat"],
-            tokenizer=tokenizer,
-        )
-    except IndexError as error:
-        return f"IndexError: {error}"[:120]
+    output = model.generate(
+        prompts,
+        attention_mask=torch.ones_like(prompts),
+        do_sample=False,
+        max_new_tokens=8,
+        stop_strings=["cat"],
+        tokenizer=tokenizer,
+    )
     return output.ndim

@@ -22,8 +22,5 @@ def observe(folder: str) -> object:
     """Return how many tiles it makes of an image, or the exception."""
     processor = transformers.AutoProcessor.from_pretrained(folder)
     image = Image.fromarray(np.full((34, 40, 3), 255, np.uint8))
-    try:
-        inputs = processor.image_processor(image)
-    except UnboundLocalError as error:
-        return f"UnboundLocalError: {error}"
+    inputs = processor.image_processor(image)
     return {"tiles": len(inputs["pixel_values"][0])}

@@ -41,9 +41,6 @@ def observe(folder: str) -> object:
     ids = torch.tensor([[1, 7, *[AUDIO] * 10, 8, 9, 10, 11]])
     torch.manual_seed(0)
     inputs = {"input_ids": ids, "input_features": torch.randn(1, MELS, FRAMES)}
-    try:
-        loss = model(**inputs, labels=ids).loss
-        loss.backward()
-    except RuntimeError as error:
-        return f"RuntimeError: {error}".splitlines()[0]
+    loss = model(**inputs, labels=ids).loss
+    loss.backward()
     return round(loss.item(), 2)

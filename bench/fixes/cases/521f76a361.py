@@ -33,16 +33,13 @@ def observe(folder: str) -> object:
         folder, attn_implementation="flex_attention"
     ).eval()
     ids = torch.tensor([[5, 6, 7, 8]])
-    try:
-        made = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            cache_implementation="static",
-            max_new_tokens=3,
-            min_new_tokens=3,
-            do_sample=False,
-            disable_compile=True,
-        )
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    made = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        cache_implementation="static",
+        max_new_tokens=3,
+        min_new_tokens=3,
+        do_sample=False,
+        disable_compile=True,
+    )
     return {"tokens": made.shape[1] - ids.shape[1]}

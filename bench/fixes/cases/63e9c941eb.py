@@ -61,9 +61,6 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the shape of the logits of a text."""
-    try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    except ValueError as error:
-        return f"ValueError: {error}"[:110]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
     with torch.no_grad():
         return list(model(torch.arange(3, 9)[None]).logits.shape)

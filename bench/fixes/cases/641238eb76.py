@@ -41,9 +41,6 @@ def observe(folder: str) -> object:
     """Return how many samples it speaks, or the exception."""
     model = transformers.VitsModel.from_pretrained(folder, torch_dtype=torch.bfloat16).eval()
     torch.manual_seed(0)
-    try:
-        with torch.no_grad():
-            wave = model(torch.arange(3, 12)[None]).waveform
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"[:120]
+    with torch.no_grad():
+        wave = model(torch.arange(3, 12)[None]).waveform
     return wave.ndim

@@ -46,9 +46,6 @@ def observe(folder: str) -> object:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = tokenizer("hi", add_special_tokens=False)["input_ids"]
     first = max(tokenizer.all_special_ids) + 1
-    try:
-        return tokenizer.decode(
-            [[first, *ids, first + 10], [first, *ids, first + 20]], decode_with_timestamps=True
-        )
-    except TypeError as error:
-        return f"TypeError: {error}"
+    return tokenizer.decode(
+        [[first, *ids, first + 10], [first, *ids, first + 20]], decode_with_timestamps=True
+    )

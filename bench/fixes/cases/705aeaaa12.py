@@ -22,8 +22,5 @@ def observe(folder: str) -> object:
     """Return the number of tokens of a video."""
     processor = transformers.AutoProcessor.from_pretrained(folder)
     video = np.random.default_rng(0).integers(0, 256, (4, 20, 20, 3), dtype=np.uint8)
-    try:
-        inputs = processor(text="what <video>", videos=[*video])
-    except ValueError as error:
-        return f"ValueError: {error}".splitlines()[0]
+    inputs = processor(text="what <video>", videos=[*video])
     return {"tokens": len(np.ravel(inputs["input_ids"]))}

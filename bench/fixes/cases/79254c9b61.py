@@ -32,8 +32,5 @@ def observe(folder: str) -> object:
     """Return the mean of the pixels of an image, or the exception."""
     processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=True)
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 24, 3), dtype=np.uint8))
-    try:
-        pixels = processor(image, return_tensors="pt")["pixel_values"]
-    except TypeError as error:
-        return f"TypeError: {error}"[:100]
+    pixels = processor(image, return_tensors="pt")["pixel_values"]
     return round(float(pixels.mean()), 2)

@@ -35,8 +35,5 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return how many ids a text with an entity has, or the exception."""
     tokenizer = transformers.MLukeTokenizer.from_pretrained(folder, task="entity_classification")
-    try:
-        encoded = tokenizer("the cat sat", entity_spans=[(4, 7)])
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    encoded = tokenizer("the cat sat", entity_spans=[(4, 7)])
     return len(encoded["input_ids"])

@@ -49,13 +49,10 @@ def observe(folder: str) -> object:
     """Return the shape of the output for a padded sound of as many steps as a video has frames, or the exception."""
     model = transformers.PeAudioVideoEncoder.from_pretrained(folder).eval()
     mask = (torch.arange(128) < 32).long()[None]
-    try:
-        with torch.no_grad():
-            output = model(
-                input_values=torch.rand(1, 1, 128),
-                pixel_values_videos=torch.rand(1, 4, 3, 32, 32),
-                padding_mask=mask,
-            )
-        return [*output.last_hidden_state.shape]
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"[:80]
+    with torch.no_grad():
+        output = model(
+            input_values=torch.rand(1, 1, 128),
+            pixel_values_videos=torch.rand(1, 4, 3, 32, 32),
+            padding_mask=mask,
+        )
+    return [*output.last_hidden_state.shape]

@@ -30,15 +30,12 @@ def observe(folder: str) -> object:
     ids = [turns["start"], turns["user"], 5, 6, 7, turns["end"], turns["start"], turns["assistant"]]
     ids = torch.tensor([ids])
     torch.manual_seed(0)
-    try:
-        made = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            return_audio=True,
-            speaker="a",
-            thinker_max_new_tokens=4,
-            talker_max_new_tokens=4,
-        )
-    except TypeError as error:
-        return f"TypeError: {error}"
+    made = model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        return_audio=True,
+        speaker="a",
+        thinker_max_new_tokens=4,
+        talker_max_new_tokens=4,
+    )
     return [type(part).__name__ for part in made]

@@ -29,8 +29,5 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the dtype of the embeddings that load, or the exception."""
-    try:
-        model = transformers.LlamaForCausalLM.from_pretrained(folder)
-    except Exception as error:  # noqa: BLE001  # of torch
-        return f"{type(error).__name__}: {error}"[:100]
+    model = transformers.LlamaForCausalLM.from_pretrained(folder)
     return str(model.get_input_embeddings().weight.dtype)

@@ -30,12 +30,9 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return whether the head has the bytes of the embeddings, or the exception."""
-    try:
-        model = transformers.CamembertForCausalLM.from_pretrained(folder).eval()
-        with torch.no_grad():
-            model(torch.arange(3, 9)[None])
-    except Exception as error:  # noqa: BLE001  what a user sees
-        return f"{type(error).__name__}: {error}"[:150]
+    model = transformers.CamembertForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        model(torch.arange(3, 9)[None])
     weights = (model.get_output_embeddings().weight, model.get_input_embeddings().weight)
     head, embeddings = (weight.detach().numpy().tobytes() for weight in weights)
     return {"tied": head == embeddings}

@@ -42,16 +42,13 @@ def observe(folder: str) -> object:
     other = tokenizer_of([*NAMED.values(), *string.ascii_lowercase[:16], " "], letters, **NAMED)
     inputs = tokenizer("the cat sat on a mat", return_tensors="pt")
     inputs.pop("token_type_ids", None)
-    try:
-        made = model.generate(
-            **inputs,
-            assistant_model=assistant,
-            tokenizer=tokenizer,
-            assistant_tokenizer=other,
-            do_sample=False,
-            max_new_tokens=8,
-            min_new_tokens=8,
-        )
-    except Exception as error:  # noqa: BLE001  # of a shape, from whatever meets it first
-        return f"{type(error).__name__}: {error}"[:160]
+    made = model.generate(
+        **inputs,
+        assistant_model=assistant,
+        tokenizer=tokenizer,
+        assistant_tokenizer=other,
+        do_sample=False,
+        max_new_tokens=8,
+        min_new_tokens=8,
+    )
     return {"tokens": made.shape[1] - inputs["input_ids"].shape[1]}

@@ -24,8 +24,5 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the ids of a text, or the exception."""
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    except KeyError as error:
-        return f"KeyError: {error}"[:80]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     return tokenizer("the cat sat")["input_ids"]

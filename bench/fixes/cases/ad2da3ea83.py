@@ -49,11 +49,8 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the shape of the masks of a point in training mode."""
     model = transformers.SamModel.from_pretrained(folder).train()
-    try:
-        output = model(
-            pixel_values=torch.randn(1, 3, 32, 32),
-            input_points=torch.tensor([[[[8.0, 8.0]]]]),
-        )
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    output = model(
+        pixel_values=torch.randn(1, 3, 32, 32),
+        input_points=torch.tensor([[[[8.0, 8.0]]]]),
+    )
     return list(output.pred_masks.shape)

@@ -25,9 +25,6 @@ def observe(folder: str) -> object:
     """Return the shape of the image that four codes make, or the exception."""
     model = transformers.Emu3ForConditionalGeneration.from_pretrained(folder).eval()
     tokens = torch.tensor([[10, 11, 4, 12, 13, 4, 5, 6, 7]])  # three more end an image
-    try:
-        with torch.no_grad():
-            image = model.decode_image_tokens(image_tokens=tokens, height=2, width=2)
-    except AttributeError as error:
-        return f"AttributeError: {error}"
+    with torch.no_grad():
+        image = model.decode_image_tokens(image_tokens=tokens, height=2, width=2)
     return [*image.shape]

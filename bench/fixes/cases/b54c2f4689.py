@@ -33,11 +33,8 @@ def observe(folder: str) -> object:
     model = transformers.Llama4ForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
     ids = torch.tensor([[5, 6, 7, 8]])
     cache = transformers.StaticCache(model.config, max_batch_size=1, max_cache_len=32)
-    try:
-        with torch.no_grad():
-            logits = model(
-                ids, attention_mask=torch.ones_like(ids), past_key_values=cache, use_cache=True
-            ).logits
-    except TypeError as error:
-        return f"TypeError: {error}"[:120]
+    with torch.no_grad():
+        logits = model(
+            ids, attention_mask=torch.ones_like(ids), past_key_values=cache, use_cache=True
+        ).logits
     return list(logits.shape)

@@ -44,9 +44,6 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the shape of the logits of an image, or the exception."""
-    try:
-        model = transformers.BeitForSemanticSegmentation.from_pretrained(folder).eval()
-    except ValueError as error:
-        return f"ValueError: {error}"[:120]
+    model = transformers.BeitForSemanticSegmentation.from_pretrained(folder).eval()
     with torch.no_grad():
         return [*model(pixel_values=torch.zeros(1, 3, 32, 32)).logits.shape]

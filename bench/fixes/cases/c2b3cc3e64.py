@@ -62,7 +62,4 @@ def observe(folder: str) -> object:
         return_dict_in_generate=True,
     )
     cache = output.past_key_values
-    try:
-        return {"layers": len(cache), "keys": list(cache[2][0].shape)}
-    except TypeError as error:
-        return f"TypeError: {error}"
+    return {"layers": len(cache), "keys": list(cache[2][0].shape)}

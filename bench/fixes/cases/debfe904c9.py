@@ -31,8 +31,5 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the shape of the logits of two rows."""
     model = transformers.Llama4ForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
-    try:
-        with torch.no_grad():
-            return list(model(torch.arange(3, 15).view(2, 6), use_cache=False).logits.shape)
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"
+    with torch.no_grad():
+        return list(model(torch.arange(3, 15).view(2, 6), use_cache=False).logits.shape)

@@ -32,8 +32,5 @@ def observe(folder: str) -> object:
     """Return what a user sees."""
     model = AutoModelForMaskedLM.from_pretrained(folder)
     embeds = model.get_input_embeddings()(torch.arange(3, 12)[None])
-    try:
-        with torch.no_grad():
-            return list(model(inputs_embeds=embeds).logits.shape)
-    except (AttributeError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
+    with torch.no_grad():
+        return list(model(inputs_embeds=embeds).logits.shape)

@@ -57,8 +57,5 @@ def make(folder: str) -> None:
 def observe(folder: str) -> object:
     """Return the numbers of tokens of an image that is not square, and of one."""
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    try:
-        counted = processor._get_num_multimodal_tokens(image_sizes=[(32, 64), (64, 64)])
-    except Exception as error:  # noqa: BLE001  what a server sees
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+    counted = processor._get_num_multimodal_tokens(image_sizes=[(32, 64), (64, 64)])
     return counted["num_image_tokens"]

@@ -35,9 +35,6 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the shape of the logits, or the exception."""
-    try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    except Exception as error:  # noqa: BLE001  what a user sees
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     with torch.no_grad():
         return list(model(torch.arange(7, 16)[None]).logits.shape)
