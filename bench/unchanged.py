@@ -90,7 +90,6 @@ RUNS = (
     Run("cached", (_REPORT,)),
     Run("bfloat16", (_matrix(IN_BFLOAT16, dtypes="bfloat16"),)),
     # a capsule takes a minute, so one cell has one
-    # by the former name, which commits from before the present one read, too
     Run("capsules", (_matrix(["custom-cache-crop"], "--environments", "4.48,5.x", "--repro"),)),
     # in a folder of its own, as cells of the first run would answer
     Run(

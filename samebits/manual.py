@@ -132,7 +132,7 @@ def _keys(form: dict[str, Any], left_out: Iterable[str] = ()) -> Markdown:
             _value(value),
         ]
         for key, value in form["properties"].items()
-        if key not in left_out and not value.get("deprecated")
+        if key not in left_out
     ]
     return table(["key", "what", "default", "value"], rows)
 

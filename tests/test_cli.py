@@ -26,7 +26,7 @@ from samebits.text.terminal import PLAIN
 from tests.support.sample_report import STACKS, sample_report
 
 MATRIX = """\
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 models:
   llama: {build: llama}
 """

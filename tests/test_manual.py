@@ -35,9 +35,8 @@ def test_the_example_is_valid():
 def test_every_key_of_the_schema_has_a_row():
     lines = RENDERED["matrix.md"].splitlines()
     for form in [SCHEMA, *SCHEMA["$defs"].values()]:
-        for key, value in form["properties"].items():
-            rows = [line for line in lines if line.startswith(f"| `{key}`")]
-            assert bool(rows) != bool(value.get("deprecated")), key
+        for key in form["properties"]:
+            assert any(line.startswith(f"| `{key}`") for line in lines), key
 
 
 def test_every_value_is_described():

@@ -49,16 +49,19 @@ def test_every_field_of_the_matrix_is_described():
 SOUND = {
     "least": ONE,
     "commented out": ONE + "expected:\ndefaults:\n",
-    "stacks": ONE + "stacks: ['4.48', {id: new, transformers: 5.x, packages: accelerate}]\n",
+    "stacks": ONE + "environments: ['4.48', {id: new, transformers: 5.x, packages: accelerate}]\n",
     "one for many": ONE + "defaults: {dtypes: float32, attention: eager, devices: 'cuda:1'}\n",
     "prompts": ONE + "defaults: {prompts: {a: x, b: {ids: [1]}, c: {batch: [x, {length: 3}]}}}\n",
     "length": ONE + "defaults: {prompts: {a: {text: x, length: past-window}}, timeout: 2.5}\n",
     "hub": "models: {m: {hub: org/name, revision: main, group: g, trust_remote_code: true}}\n",
     "build": "models: {m: {build: {architecture: t5, config: {a: {b: 1}}, head: base, gain: 2}}}\n",
     "rules": ONE + "include: [{}]\nexclude: [{model: llama, reason: r}]\n",
-    "expected": ONE + "expected: [{model: [llama], stack: ['5.x'], verdict: failed, reason: r}]\n",
-    "bare version": ONE + "stacks: [4.50, {transformers: 5, id: 5.0}]\ntorch: 2.10\npython: 3.10\n",
-    "bare pattern": ONE + "stacks: [4.50]\nreference: 4.50\nexclude: [{stack: [4.50]}]\n",
+    "expected": ONE
+    + "expected: [{model: [llama], environment: ['5.x'], verdict: failed, reason: r}]\n",
+    "bare version": ONE
+    + "environments: [4.50, {transformers: 5, id: 5.0}]\ntorch: 2.10\npython: 3.10\n",
+    "bare pattern": ONE
+    + "environments: [4.50]\nreference: 4.50\nexclude: [{environment: [4.50]}]\n",
     "mask": ONE + "defaults: {inputs: {a: {arguments: {x: {shape: [2, 9], mask: left 3}, "
     "y: {shape: [2, 9], mask: [left 3, ones]}}}}}\n",
     "moment": ONE + "exclude-newer: '2026-11-20T10:00:00Z'\n",
@@ -68,11 +71,11 @@ MISTAKES = {
     "unknown key": ONE + "modles: {}\n",
     "no models": "version: 1\n",
     "empty models": "models: {}\n",
-    "bad version": ONE + "stacks: [latest]\n",
+    "bad version": ONE + "environments: [latest]\n",
     "bad python": ONE + "python: '2.7'\n",
     "other version": ONE + "version: 2\n",
-    "no stacks": ONE + "stacks: []\n",
-    "bad stack id": ONE + "stacks: [{id: a/b, transformers: '5.2'}]\n",
+    "no stacks": ONE + "environments: []\n",
+    "bad stack id": ONE + "environments: [{id: a/b, transformers: '5.2'}]\n",
     "bad dtype": ONE + "defaults: {dtypes: flaot32}\n",
     "dtype twice": ONE + "defaults: {dtypes: [float32, float32]}\n",
     "no dtypes": ONE + "defaults: {dtypes: []}\n",
@@ -94,8 +97,9 @@ MISTAKES = {
     "mixed prompt": ONE + "defaults: {prompts: {p: {text: x, batch: [y]}}}\n",
     "nested batch": ONE + "defaults: {prompts: {p: {batch: [{batch: [y]}]}}}\n",
     "empty batch": ONE + "defaults: {prompts: {p: {batch: []}}}\n",
-    "no reason": ONE + "expected: [{model: llama, stack: '5.x'}]\n",
-    "unknown verdict": ONE + "expected: [{model: llama, stack: '5.x', reason: r, verdict: x}]\n",
+    "no reason": ONE + "expected: [{model: llama, environment: '5.x'}]\n",
+    "unknown verdict": ONE
+    + "expected: [{model: llama, environment: '5.x', reason: r, verdict: x}]\n",
     "bad date": ONE + "exclude-newer: tomorrow\n",
 }
 

@@ -355,7 +355,7 @@ def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
         text = path.read_text("utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
         pairs = root.value if isinstance(root, yaml.MappingNode) else []
-        listed = next((v for k, v in pairs if k.value in ("environments", "stacks")), None)
+        listed = next((v for k, v in pairs if k.value == "environments"), None)
         flow = [json.dumps(entry) for entry in entries]
         if listed is None:
             changed = f"{text.rstrip()}\nenvironments: [{', '.join(flow)}]\n"

@@ -20,7 +20,6 @@ from samebits.matrix.form import Form
 from samebits.matrix.load_arguments import contradictions
 from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import Checked, check
-from samebits.matrix.renamed import with_present_names
 from samebits.matrix.spec import (
     Expected,
     ExpectedEntry,
@@ -53,15 +52,12 @@ def parse(yaml: Yaml, path: Path) -> Matrix:
     if not isinstance(yaml.data, dict):
         text = "the file is not a mapping: start with models: and write the models under it"
         raise MatrixError(lines([*yaml.problems, Problem(yaml.place(()), text)], path))
-    yaml, hints = with_present_names(yaml)
-    assert isinstance(yaml.data, dict)
     checked = check(yaml, yaml.data, path.parent)
     builder = _MatrixBuilder(yaml, checked, path.parent)
     problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
         raise MatrixError(lines(problems, path))
-    hinted = tuple(f"{path}:{hint.place.line}: {hint.text}" for hint in sorted(hints))
-    return builder.matrix(str(path)).model_copy(update={"hints": hinted})
+    return builder.matrix(str(path))
 
 
 def oldest_first(stacks: Iterable[StackSpec]) -> tuple[StackSpec, ...]:

@@ -61,7 +61,7 @@ def check(yaml: Yaml, data: dict[str, object], folder: Path) -> Checked:
     """
     context = {"folder": folder}
     try:
-        return Checked(file=MatrixFile.model_validate(data, context=context))
+        return Checked(file=_file_of(data, context))
     except ValidationError as error:
         # pydantic counts only the valid items of a list: one whose items are all invalid is not empty
         errors = [
@@ -71,10 +71,14 @@ def check(yaml: Yaml, data: dict[str, object], folder: Path) -> Checked:
         ]
     broken = frozenset(error["loc"][:2] for error in errors)
     return Checked(
-        file=MatrixFile.model_validate(_without(data, broken), context=context),
+        file=_file_of(_without(data, broken), context),
         problems=tuple(_problem(yaml, error) for error in errors),
         broken=broken,
     )
+
+
+def _file_of(data: dict[str, object], context: dict[str, Path]) -> MatrixFile:
+    return MatrixFile.model_validate(data, context=context, by_alias=True, by_name=False)
 
 
 def _without(data: dict[str, object], broken: frozenset[Keys]) -> dict[str, object]:

@@ -28,7 +28,6 @@ from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.form import Form
 from samebits.matrix.load_arguments import bad_argument
 from samebits.matrix.probefile import ProbeFile, bad_probe
-from samebits.matrix.renamed import OF_SETTINGS, RENAMED
 from samebits.matrix.sources import bad_folder, bad_package, bad_patch
 from samebits.matrix.values import (
     NAME,
@@ -110,36 +109,11 @@ def _with_switches(schema: dict[str, Any]) -> None:
     schema["properties"] = {name: (added | fields)[name] for name in ordered}
 
 
-def _with_former_names(schema: dict[str, Any]) -> None:
-    """Add the former names of settings to a schema."""
-    _with_switches(schema)
-    fields = schema["properties"]
-    for former, name in (OF_SETTINGS | RENAMED).items():
-        if name in fields:
-            fields[former] = fields[name] | {
-                "deprecated": True,
-                "description": f"The former name of {name}.",
-            }
-
-
-def _file_schema(schema: dict[str, Any]) -> None:
-    _with_former_names(schema)
-    schema["required"] = ["models"]
-
-
-def _rule_schema(schema: dict[str, Any]) -> None:
-    """Accept the former name of environment, where one of the two is needed, too."""
-    _with_former_names(schema)
-    if "environment" in schema.get("required", ()):
-        schema["required"].remove("environment")
-        schema["oneOf"] = [{"required": [name]} for name in ("environment", "stack")]
-
-
-_NAMED = ConfigDict(populate_by_name=True, json_schema_extra=_rule_schema)
+_NAMED = ConfigDict(populate_by_name=True)
+"""Of what is also made in code, by the names of its fields; a file has the aliases alone."""
 
 
 def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
-    _with_former_names(schema)
     _without_defaults(schema)
     schema["oneOf"] = [{"required": [source]} for source in ("hub", "path", "build")]
     schema["dependentRequired"] = {"revision": ["hub"], "patch": ["path"]}
@@ -362,7 +336,7 @@ _LONG = "Once upon a time, there was a cat named Whiskers."
 class Settings(Form):
     """How a model is run. Those under defaults hold for every model that does not set its own."""
 
-    model_config = ConfigDict(json_schema_extra=_with_former_names)
+    model_config = ConfigDict(json_schema_extra=_with_switches)
 
     dtypes: Distinct[Dtype] = ("float32",)
     """The dtypes that a model is loaded in."""
@@ -447,22 +421,11 @@ class Settings(Form):
         """Put the switches of questions together."""
         if not isinstance(data, dict):
             return data
-        data = cls._with_names_of_now(data)
         keys = switches()
         rest = {name: value for name, value in data.items() if name not in keys}
         values = _listed(rest.pop("questions")) if info.context and "questions" in rest else {}
         values |= {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
         return rest | {"questions": rest.get("questions", {}) | values} if values else rest
-
-    @staticmethod
-    def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
-        if not OF_SETTINGS.keys() & data.keys():
-            return data
-        for former, name in OF_SETTINGS.items():
-            if former in data and name in data:
-                msg = f"the former name of {name}, which is set as well: remove this one"
-                raise mistake(msg, former)
-        return {OF_SETTINGS.get(key, key): value for key, value in data.items()}
 
 
 def _listed(value: object) -> dict[str, bool]:
@@ -559,7 +522,7 @@ class ModelEntry(Settings):
 class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = _NAMED
 
     name: Name
     line: int = 0
@@ -660,9 +623,7 @@ class Expected(ExpectedEntry):
 class MatrixFile(Form):
     """Models, the releases of transformers to run them under, and known differences."""
 
-    model_config = ConfigDict(
-        title="matrix.yaml", json_schema_extra=_file_schema, populate_by_name=True
-    )
+    model_config = ConfigDict(title="matrix.yaml", json_schema_extra={"required": ["models"]})
 
     version: FormatVersion = 1
     """Version of this form."""
@@ -708,8 +669,6 @@ class Matrix(Record):
     """The content of matrix.yaml with defaults applied."""
 
     path: str
-    hints: Annotated[tuple[str, ...], Field(exclude=True)] = ()
-    """Former names that the file has, and the names of now: lines for the terminal."""
     stacks: tuple[StackSpec, ...]
     """Oldest first."""
     reference: str

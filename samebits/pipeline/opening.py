@@ -88,7 +88,6 @@ async def planned(
     the run, or of its shard, need; unless ``asks_hub``, it is not.
     """
     matrix = with_added_packages(at_level(matrix or load.load(order.matrix), order.level), ())
-    _hint(matrix, progress)
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
         await _refuse(matrix, order, environ, progress)
@@ -103,15 +102,6 @@ async def planned(
     whole = plan(matrix, order.selection)
     part = whole if order.shard is None else shards.part(whole, *order.shard)
     return with_added_packages(matrix, part.models if asks_hub else ()), whole
-
-
-def _hint(matrix: Matrix, progress: Callable[[int], Progress]) -> None:
-    """Say which former names the matrix file has."""
-    if matrix.hints:
-        shown = progress(0)
-        for hint in matrix.hints:
-            shown.note(hint)
-        shown.close()
 
 
 def shard_store(order: Order) -> str:

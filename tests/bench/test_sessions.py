@@ -9,7 +9,7 @@ import pytest
 from bench.sessions import environment_ids
 
 MATRIX = """\
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 models:
   llama: {build: llama}
 """

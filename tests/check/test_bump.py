@@ -330,7 +330,6 @@ MATRICES = {
     "comma": "environments: [4.57, ]\nmodels: {}\n",
     "block": "models: {}\nenvironments:\n- 4.57\n- 5.x\n",
     "indented": "environments:\n  - 4.57  # old\n  - {id: new, transformers: 5.x}\n\nmodels: {}\n",
-    "former": "stacks: ['4.57']\nmodels: {}\n",
     "none": "models: {}\n",
 }
 
@@ -346,12 +345,12 @@ def test_a_matrix_gets_two_environments_more(tmp_path, name):
     ]
     written = yaml.safe_load(bump.with_environments(path, sides).read_text())
     before = yaml.safe_load(path.read_text())
-    listed = written.get("environments") or written["stacks"]
+    listed = written["environments"]
     assert listed[:2] == [
         {"id": id_, "transformers": OLD, "torch": torch, "packages": ["tokenizers==0.22.1"]}
         for id_, torch in (("before", "2.12.0"), ("after", "2.13.0"))
     ]
-    assert listed[2:] == (before.get("environments") or before.get("stacks") or [])
+    assert listed[2:] == before.get("environments", [])
     assert path.read_text() == MATRICES[name]
 
 

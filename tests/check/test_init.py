@@ -94,7 +94,7 @@ def test_every_folder_name_is_written_so_that_it_is_read_again(folder, name):
 
 
 def test_what_a_config_says_ends_no_comment(folder):
-    checkpoint(folder / "m", CONFIG | {"architectures": ["A\nstacks: [1.0]"]})
+    checkpoint(folder / "m", CONFIG | {"architectures": ["A\nenvironments: [1.0]"]})
     run("m")
     assert "1.0" not in {stack.id for stack in matrix().stacks}
 

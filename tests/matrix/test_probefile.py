@@ -145,7 +145,7 @@ def test_two_files_of_one_name_are_a_mistake(loaded, tmp_path):
 
 
 def expected(signal):
-    return f'expected:\n  - {{model: llama, stack: "5.x", signal: [{signal}], reason: a}}\n'
+    return f'expected:\n  - {{model: llama, environment: "5.x", signal: [{signal}], reason: a}}\n'
 
 
 def test_a_probe_that_counts_may_be_expected_to_differ(loaded):

@@ -106,7 +106,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
 def matrix(tmp_path):
     path = tmp_path / "matrix.yaml"
     path.write_text(
-        'stacks: ["4.57", "5.2"]\nmodels: {llama: {build: llama}, gpt2: {build: gpt2}}\n'
+        'environments: ["4.57", "5.2"]\nmodels: {llama: {build: llama}, gpt2: {build: gpt2}}\n'
     )
     return path
 

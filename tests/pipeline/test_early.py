@@ -75,7 +75,7 @@ SILENT = Asked(answers=False)
 
 
 def faults(tmp_path, entry="{path: m}", stacks="[4.57, 5.x]", asked=None, **order):
-    text = f"stacks: {stacks}\nmodels:\n  m: {entry}\n"
+    text = f"environments: {stacks}\nmodels:\n  m: {entry}\n"
     matrix = load.parse(yamltext.parse(text.encode()), tmp_path / "matrix.yaml")
     try:
         refuse(matrix, Order(**({"checks": True} | order)), asked or Asked())

@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 def asked(tmp_path, models, jobs=1):
     path = tmp_path / "matrix.yaml"
-    path.write_text(f'stacks: ["4.57"]\nmodels: {{{models}}}\n')
+    path.write_text(f'environments: ["4.57"]\nmodels: {{{models}}}\n')
     matrix = load.load(path)
     return of_cells(matrix, plan(matrix, Selection()).cells, jobs)
 

@@ -78,8 +78,8 @@ def test_shards_in_processes_of_their_own_are_of_one_run(tmp_path):
     """Python orders a set by a seed of the process, so nothing of a run may be one."""
     path = tmp_path / "matrix.yaml"
     path.write_text(
-        "stacks: [4.48]\ntorch: 2.13.0\npython: 3.11\nmodels:\n  llama: {build: {architecture: llama},"
-        " relations: true, crossings: true, usage: true, training: true}\n"
+        "environments: [4.48]\ntorch: 2.13.0\npython: 3.11\nmodels:\n  llama: {build: {architecture: llama},"
+        " relations: true, save_load: true, usage: true, training: true}\n"
     )
     runs = {
         subprocess.run(

@@ -201,7 +201,9 @@ def bumped(folder, *models, before="transformers==4.48.0", after="transformers==
     """Return a project in git whose newest commit changes requirements.txt, and what GitHub says of it."""
     service = project(folder, *models, stacks=("before", "after"))
     matrix = service.workspace / "matrix.yaml"
-    matrix.write_text(re.sub("^stacks: .*", 'stacks: ["4.48", "5.0"]', matrix.read_text()))
+    matrix.write_text(
+        re.sub("^environments: .*", 'environments: ["4.48", "5.0"]', matrix.read_text())
+    )
     one, two = (("pin", {"requirements.txt": f"{text}\n"}) for text in (before, after))
     return service, event_of(*clone(service.workspace, one, two))
 

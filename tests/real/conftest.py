@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 OLD, NEW = "4.48", "5.x"
 OTHERS = (
     "relations",
-    "crossings",
+    "save_load",
     "usage",
     "training",
     "arguments",

@@ -34,7 +34,7 @@ def write_matrix(folder):
     zoo = (ROOT / "zoo.yaml").read_text("utf-8").replace("    relations: true", "")
     zoo = zoo.replace("tests/custom/", f"{ROOT}/tests/custom/")
     (folder / "matrix.yaml").write_text(
-        zoo.replace("  relations: false", "  relations: false\n  crossings: false")
+        zoo.replace("  relations: false", "  relations: false\n  save_load: false")
     )
 
 

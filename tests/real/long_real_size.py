@@ -77,7 +77,7 @@ def observed(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("real-size")
     size = make(folder / "model")
     (folder / "matrix.yaml").write_text(
-        f'stacks: ["{OLD}", "{NEW}"]\nmodels: {{real: {{path: model}}}}\n'
+        f'environments: ["{OLD}", "{NEW}"]\nmodels: {{real: {{path: model}}}}\n'
     )
     try:
         # the processes of a shared import are no descendants of this one, so that nothing would be seen

@@ -46,8 +46,8 @@ def trial(request, tmp_path_factory, run_script, run_in):
     for stack in stacks:
         run_script(stack, "forward", folder / "models", folder / f"{stack}.pt")
     models = {name: {"path": f"models/{name}"} for name in MODELS}
-    switches = dict.fromkeys(("relations", "crossings", "usage", "training"), False)
-    matrix = {"stacks": list(stacks), "defaults": switches, "models": models}
+    switches = dict.fromkeys(("relations", "save_load", "usage", "training"), False)
+    matrix = {"environments": list(stacks), "defaults": switches, "models": models}
     (folder / "matrix.yaml").write_text(json.dumps(matrix))  # JSON is YAML
     return reference, run_in(folder), compared(folder, stacks, run_script)
 

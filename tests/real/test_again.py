@@ -16,13 +16,13 @@ pytestmark = pytest.mark.long  # for changes of storage/receipt.py and of caches
 ROOT = Path(__file__).parents[2]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:|\d\d:\d\d UTC")
 MATRIX = """\
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {greedy: 2, questions: [save_load, usage], prompts: {short: {length: 9}}}
 models:
   healthy: {path: healthy, trust_remote_code: true}
   one-ulp: {path: one-ulp, trust_remote_code: true}
 expected:
-  - {model: one-ulp, stack: "5.x", reason: planted}
+  - {model: one-ulp, environment: "5.x", reason: planted}
 """
 
 

@@ -11,7 +11,7 @@ from tests.support.pages import beside_models
 pytestmark = pytest.mark.long  # for changes of questions/usage and questions/relations
 
 MATRIX = """
-stacks: ["4.48", "4.57", "5.2", "5.x"]
+environments: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0

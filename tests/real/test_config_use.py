@@ -5,7 +5,7 @@ import pytest
 from tests.real.conftest import NEW, OLD
 
 MATRIX = """\
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {greedy: 2, questions: [], prompts: {short: {length: 9}}}
 models:
   relative: {build: {architecture: bert, head: masked-lm, config: &tiny {vocab_size: 64, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 32, position_embedding_type: relative_key}}}

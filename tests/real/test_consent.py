@@ -22,12 +22,12 @@ MIDDLE = "4.57"
 REFUSED = ("generates", "maps")
 """Models that are tried with ``trust_remote_code: false``, too."""
 MATRIX = f"""
-stacks: ["{OLD}", "{MIDDLE}", "{NEW}"]
+environments: ["{OLD}", "{MIDDLE}", "{NEW}"]
 torch: "2.13.0"
 python: "3.11"
 defaults:
   relations: false
-  crossings: false
+  save_load: false
   training: false
   changes: false
   greedy: 4

@@ -75,7 +75,7 @@ for folder in map(Path, sys.argv[1:]):
     made(config).save_pretrained(folder, safe_serialization=True)
 """
 MATRIX = """\
-stacks: ["4.48", "5.2", "5.x"]
+environments: ["4.48", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0

@@ -6,7 +6,7 @@ from samebits.reports.document import render
 
 ALLOW = "torch.backends.cuda.matmul.allow_tf32"
 MATRIX = """
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {dtypes: [float32], prompts: {short: {length: 9}}, greedy: 2, questions: [save_load, training]}
 models:
   healthy: {path: none, trust_remote_code: true, devices: [cpu, xpu]}

@@ -17,7 +17,7 @@ AUTOS = {
     "EmbeddedForCausalLM": "AutoModelForCausalLM",
 }
 MATRIX = """
-stacks: ["4.57", "5.2"]
+environments: ["4.57", "5.2"]
 defaults: {dtypes: [float32], greedy: 0, questions: [relations, training],
   prompts: {short: {length: 9}}}
 models:

@@ -20,7 +20,7 @@ def make(config, seed, torch):
     return drawn | {"coverage": torch.rand(1, 7, generator=generator), "scaled": True}
 """
 MATRIX = f"""
-stacks: ["{OLD}", "{NEW}"]
+environments: ["{OLD}", "{NEW}"]
 defaults: {{questions: [relations]}}
 models:
   planted: &model

@@ -26,7 +26,7 @@ def cells(tmp_path_factory, save_planted, run_in):
         for name, n_labels in zip(HEADS, (3, 3, 2, 3, 3), strict=True)
         for plant in (False, True)
     }
-    matrix = f'stacks: ["{OLD}", "{NEW}"]\ndefaults: {{questions: [relations]}}\nmodels:'
+    matrix = f'environments: ["{OLD}", "{NEW}"]\ndefaults: {{questions: [relations]}}\nmodels:'
     save_planted(folder, "modeling_heads", OLD, autos, models, matrix)
     report = run_in(folder)
     return {(c.cell.model, c.cell.stack): c for row in report.rows for c in row.cells}

@@ -24,7 +24,7 @@ def reports(tmp_path_factory, planted, run_in):
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
     (folder / "matrix.yaml").write_text(
-        'stacks: ["4.48", "5.x"]\n'
+        'environments: ["4.48", "5.x"]\n'
         "defaults: {greedy: 0, questions: [usage],\n"
         "  prompts: {short: {length: 9}}}\nmodels:\n"
         + "".join(f"  {name}: {{{fields}}}\n" for name, fields in MODELS.items())

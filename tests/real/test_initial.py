@@ -6,7 +6,7 @@ pytestmark = pytest.mark.long
 
 PLANTS = {"clean": "", "misses": "misses", "unwritten": "unwritten"}
 MATRIX = """
-stacks: ["4.57", "5.2"]
+environments: ["4.57", "5.2"]
 defaults: {dtypes: [float32], greedy: 0, questions: [first_weights, other_classes],
   prompts: {short: {length: 9}}}
 models:

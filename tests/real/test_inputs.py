@@ -88,7 +88,7 @@ def plant(folder, architecture, defect, more):
 def folder(tmp_path_factory, run_script):
     made = tmp_path_factory.mktemp("inputs")
     lines = [
-        f'stacks: ["{OLD}", "{NEW}"]',
+        f'environments: ["{OLD}", "{NEW}"]',
         "defaults:",
         "  dtypes: [float32]",
         "  greedy: 4",

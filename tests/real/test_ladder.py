@@ -83,7 +83,7 @@ def write_checkpoint(folder, defect, behind=None):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, run_in):
     folder = tmp_path_factory.mktemp("ladder")
-    lines = ['stacks: ["4.48", "5.x"]', "defaults:", "  greedy: 3", "  questions: []"]
+    lines = ['environments: ["4.48", "5.x"]', "defaults:", "  greedy: 3", "  questions: []"]
     lines.append(PROMPTS)
     lines.append("models:")
     for name, (defect, dtype) in MODELS.items():

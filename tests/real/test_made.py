@@ -8,7 +8,7 @@ from tests.real.long_real_size import make
 from tests.support.pages import beside_models
 
 MATRIX = f"""
-stacks: ["{OLD}", "{NEW}"]
+environments: ["{OLD}", "{NEW}"]
 defaults: {{greedy: 2, questions: [relations, usage]}}
 models:
   large: {{path: model}}

@@ -6,7 +6,7 @@ from samebits.terminal.summary import summary
 from tests.real.conftest import NEW, OLD
 
 MATRIX = f"""
-stacks: ["{OLD}", "{NEW}"]
+environments: ["{OLD}", "{NEW}"]
 defaults:
   questions: []
   greedy: 4

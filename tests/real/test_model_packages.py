@@ -13,7 +13,7 @@ from tests.support.model_packages import make_checkpoint, make_package
 pytestmark = pytest.mark.long  # for changes of model/packages.py and of samebits/stacks/packages.py
 
 MATRIX = """
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {questions: []}
 models:
   healthy: {path: tiny, packages: ./healthy, import: healthy_models}
@@ -60,7 +60,7 @@ def test_code_of_packages_is_compared_and_changes_no_other_model(tmp_path, run_i
 
 
 QUANTISED = """
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {greedy: 0, questions: []}
 models:
   on-a-gpu: {path: on-a-gpu, packages: accelerate}

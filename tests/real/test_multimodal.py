@@ -78,7 +78,7 @@ def rows(tmp_path_factory, run_in, run_script):
     del config["architectures"]
     path.write_text(json.dumps(config))
     lines = [
-        f'stacks: ["{OLD}", "{NEW}"]',
+        f'environments: ["{OLD}", "{NEW}"]',
         "defaults:",
         "  greedy: 2",
         "  questions: []",

@@ -94,7 +94,7 @@ that cannot be saved, which is no matter of the reference."""
 API = {"SB802", "SB808", "SB809"}
 """What 5.x does to every tokenizer, and no checkpoint can repair: said of the release."""
 HEAD = """
-stacks: ["4.48", "4.57", "5.2", "5.x"]
+environments: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 4
@@ -166,7 +166,9 @@ def folder(request, tmp_path_factory, at_the_ends):
     lines = [model(name, *of_model) for name, of_model in patches.items() if name in chosen]
     if at_the_ends:
         models = ", ".join(at_the_ends)
-        rule = f'  - {{model: [{models}], stack: ["4.57", "5.2"], reason: two releases show it}}'
+        rule = (
+            f'  - {{model: [{models}], environment: ["4.57", "5.2"], reason: two releases show it}}'
+        )
         lines += ["exclude:", rule]
     (made / "matrix.yaml").write_text(HEAD + "\n".join(lines))
     return made

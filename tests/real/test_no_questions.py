@@ -16,12 +16,12 @@ DEFECTS = ("inv-freq-buffer", "no-post-init", "cache-truthiness")
 
 
 def matrix_of(folder):
-    defaults = {"greedy": 3, "crossings": False, "training": False}
+    defaults = {"greedy": 3, "save_load": False, "training": False}
     entry = {"path": str(CUSTOM / "healthy"), "trust_remote_code": True}
     models = {"healthy": entry} | {
         name: entry | {"patch": [str(CUSTOM / f"{name}.diff")]} for name in DEFECTS
     }
-    text = json.dumps({"stacks": [OLD, NEW], "defaults": defaults, "models": models})
+    text = json.dumps({"environments": [OLD, NEW], "defaults": defaults, "models": models})
     (folder / "matrix.yaml").write_text(text)  # JSON is YAML
     return folder
 

@@ -37,7 +37,7 @@ MODELS = [
     f"{name}-{layout}" for name in ("bare", "old", "wrong") for layout in ("safetensors", "pickle")
 ]
 MATRIX = """\
-stacks: ["4.48", "5.2", "5.x"]
+environments: ["4.48", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0

@@ -24,7 +24,7 @@ PROMPTS = """
 def report(tmp_path_factory, planted, run_in):
     folder = tmp_path_factory.mktemp("outputs")
     lines = [
-        'stacks: ["4.48", "5.x"]',
+        'environments: ["4.48", "5.x"]',
         "defaults:",
         "  greedy: 0",
         "  questions: []",
@@ -134,7 +134,7 @@ def test_a_number_that_is_kept_and_never_read_is_not_accused(rows):
 def test_a_dynamic_rope_that_generate_scales_is_named_where_it_is_never_reset(tmp_path, run_in):
     """With one short prompt every other signal is the same, and the next forward is wrong."""
     (tmp_path / "matrix.yaml").write_text("""
-stacks: ["4.57", "5.2", "5.x"]
+environments: ["4.57", "5.2", "5.x"]
 defaults: {greedy: 40, questions: [],
   prompts: {short: {length: 9}}}
 models:

@@ -50,11 +50,11 @@ def report(tmp_path_factory, planted, run_in):
     for name, source in FILES.items():
         (folder / f"{name}.py").write_text(source)
     lines = [
-        'stacks: ["4.48", "5.x"]',
+        'environments: ["4.48", "5.x"]',
         "defaults: {greedy: 0, questions: [],",
         "  prompts: {short: {length: 9}, long: {length: 30}}}",
         "expected:",
-        '  - {model: known, stack: "5.x", signal: [other], reason: planted}',
+        '  - {model: known, environment: "5.x", signal: [other], reason: planted}',
         "models:",
     ]
     for name, (defect, probes) in MODELS.items():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long  # for changes of capsules/ and of the probes' cap
 DEFECTS = ("first layer", "raises")
 CUSTOM = ROOT / "tests" / "custom"
 MATRIX = """\
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults:
   greedy: 0
   questions: []

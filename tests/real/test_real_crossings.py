@@ -31,11 +31,11 @@ def folder(tmp_path_factory, planted):
         "gpt2": build("gpt2", vocab_size=64, n_embd=32, n_layer=2, n_head=4),
         "qwen3": build("qwen3", **TINY, **HEADS, head_dim=8),
         "custom": custom,
-        "left-out": custom | {"crossings": False},
+        "left-out": custom | {"save_load": False},
     }
     defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
     defaults["questions"] = ["usage", "save_load"]
-    matrix = {"stacks": ["4.48", "5.x"], "defaults": defaults, "models": models}
+    matrix = {"environments": ["4.48", "5.x"], "defaults": defaults, "models": models}
     (made / "matrix.yaml").write_text(json.dumps(matrix))
     return made
 

@@ -75,7 +75,7 @@ def model(planted, folder, code=""):
 
 
 def report_of(run_in, folder, models, more=""):
-    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  questions: []"]
+    lines = [f'environments: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  questions: []"]
     lines += [
         "  prompts: {short: {length: 9}}",
         "models:",
@@ -109,7 +109,7 @@ def harmed(run_in, planted, listener, tmp_path_factory):
         models[name] = model(planted, root / name, code.replace("PORT", port))
     models["healthy-too"] = model(planted, root / "healthy-too")
     names = ", ".join(f'"{name}"' for name in FAULTS)
-    more = f'exclude:\n  - {{model: [{names}], stack: "{OLD}", reason: "one release is enough"}}\n'
+    more = f'exclude:\n  - {{model: [{names}], environment: "{OLD}", reason: "one release is enough"}}\n'
     return report_of(run_in, root / "run", models, more)
 
 

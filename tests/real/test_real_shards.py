@@ -10,7 +10,7 @@ from tests.support.faulty_bench import timeless
 
 pytestmark = pytest.mark.long  # test_toy_question.py merges shards of real releases, too
 MATRIX = """
-stacks: ["4.57", "5.2"]
+environments: ["4.57", "5.2"]
 defaults: {dtypes: [float32], questions: [save_load, training], prompts: {short: {length: 9}}}
 models:
   llama: {build: {architecture: llama, config: {

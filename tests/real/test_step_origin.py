@@ -19,11 +19,11 @@ pytestmark = (
 
 PLANTS = {"clean": "", "slope": "slope", "unmasked": "unmasked", "tied": "tied"}
 MATRIX = """
-stacks: ["4.57", "5.2", "5.x"]
+environments: ["4.57", "5.2", "5.x"]
 defaults: {dtypes: [float32], greedy: 0, questions: [training],
   prompts: {short: {length: 9}}}
 exclude:
-  - {model: [clean, slope, unmasked, tied], stack: "5.2", reason: one newer release is enough}
+  - {model: [clean, slope, unmasked, tied], environment: "5.2", reason: one newer release is enough}
 models:
   mixtral: {build: {architecture: mixtral, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2, num_local_experts: 4,

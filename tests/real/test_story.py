@@ -51,7 +51,7 @@ def cells(folder, run_in):
     moved.write_text(MOVED_IMPORT)
     models["moved-import"] = models["step-5"] | {"patch": [str(moved)]}
     # JSON is YAML
-    text = json.dumps({"stacks": STACKS, "defaults": defaults, "models": models})
+    text = json.dumps({"environments": STACKS, "defaults": defaults, "models": models})
     (folder / "matrix.yaml").write_text(text)
     report = run_in(folder)
     return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}

@@ -19,7 +19,9 @@ MODEL = """models:
 
 def run_with(folder, torch, environ):
     folder.mkdir()
-    (folder / "matrix.yaml").write_text(f'torch: {torch}\nstacks: ["{OLD}", "{NEW}"]\n{MODEL}')
+    (folder / "matrix.yaml").write_text(
+        f'torch: {torch}\nenvironments: ["{OLD}", "{NEW}"]\n{MODEL}'
+    )
     return run_of(folder, environ, level="quick")[0]
 
 
@@ -42,7 +44,7 @@ def test_both_stacks_use_the_machines_torch_and_their_own_transformers(on_system
 
 def test_the_bits_are_those_of_stacks_that_installed_the_same_torch(on_system, run_in, tmp_path):
     report, _ = on_system
-    (tmp_path / "matrix.yaml").write_text(f'stacks: ["{OLD}", "{NEW}"]\n{MODEL}')
+    (tmp_path / "matrix.yaml").write_text(f'environments: ["{OLD}", "{NEW}"]\n{MODEL}')
     plain = run_in(tmp_path, level="quick")
 
     def conclusions(report):

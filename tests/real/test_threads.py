@@ -57,7 +57,7 @@ def observed(run_in, tmp_path_factory):
     for name, threads in MODELS.items():
         make(folder / name, folder / f"{name}.log")
         models += f"  {name}: {{path: {name}, threads: {threads}, trust_remote_code: true}}\n"
-    (folder / "matrix.yaml").write_text(f'stacks: ["{OLD}", "{NEW}"]\nmodels:\n{models}')
+    (folder / "matrix.yaml").write_text(f'environments: ["{OLD}", "{NEW}"]\nmodels:\n{models}')
     return run_in(folder), folder
 
 

@@ -52,7 +52,7 @@ def folder(tmp_path, planted):
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"})
     )
     (tmp_path / "matrix.yaml").write_text(
-        'stacks: ["4.48", "5.x"]\n'
+        'environments: ["4.48", "5.x"]\n'
         "defaults: {greedy: 0, questions: [relations, save_load, usage], prompts: {short: The capital of France is}}\n"
         "models:\n  worded: {path: worded, trust_remote_code: true}\n"
         "  newer: {path: newer, trust_remote_code: true}\n"

@@ -8,7 +8,7 @@ from samebits.questions.texts.records import reports_of
 pytestmark = pytest.mark.long  # for changes of tokenizers that recipes make
 
 MATRIX = """
-stacks: ["4.48", "5.x"]
+environments: ["4.48", "5.x"]
 defaults: {greedy: 0, questions: [], prompts: {short: "Hello world"}}
 models:
   clean:

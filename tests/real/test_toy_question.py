@@ -66,7 +66,7 @@ def folder_with_matrix(path):
     recipe = {"architecture": "llama", "config": TINY}
     entry = {"build": recipe, "prompts": {"short": {"length": 5}}}
     matrix = {
-        "stacks": ["4.48", "5.x"],
+        "environments": ["4.48", "5.x"],
         "defaults": {"greedy": 2, **dict.fromkeys(OTHERS, False), "toy": True},
         "models": dict.fromkeys(MODELS, entry),
     }

@@ -11,7 +11,7 @@ from samebits.reports import document
 pytestmark = pytest.mark.long  # for changes of questions/trainer
 
 MATRIX = """
-stacks: ["4.48", "5.2", "5.x"]
+environments: ["4.48", "5.2", "5.x"]
 defaults: {dtypes: [float32], greedy: 0, questions: [training, changes],
   prompts: {short: {length: 9}}}
 models:

@@ -29,7 +29,7 @@ PLANTS = {
 DROPPING = ("drops", "redrop")
 """Those with a dropout in their config."""
 MATRIX = """
-stacks: ["4.57", "5.2"]
+environments: ["4.57", "5.2"]
 defaults: {dtypes: [float32], greedy: 0, questions: [training],
   prompts: {short: {length: 9}}}
 models:

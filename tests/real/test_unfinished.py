@@ -95,7 +95,12 @@ def model(folder, fault):
 @pytest.fixture(scope="module")
 def ran(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unfinished")
-    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", f"  timeout: {TIMEOUT}", "  greedy: 3"]
+    lines = [
+        f'environments: ["{OLD}", "{NEW}"]',
+        "defaults:",
+        f"  timeout: {TIMEOUT}",
+        "  greedy: 3",
+    ]
     lines += ["  questions: [usage]", "  prompts:"]
     lines += ["    short: {length: 9}", "    other: {length: 5}", "models:"]
     for name, fault in {"healthy": "None", **FAULTS}.items():

@@ -27,7 +27,7 @@ DEFECTS = {
 def folder(tmp_path_factory, planted):
     made = tmp_path_factory.mktemp("verdicts")
     lines = [
-        'stacks: ["4.48", "5.x"]',
+        'environments: ["4.48", "5.x"]',
         "defaults:",
         "  greedy: 0",
         "  questions: [relations, save_load, usage]",
@@ -184,12 +184,12 @@ def test_expected_differences_pass_and_fixed_ones_fail(folder, run_in):
 
     text = (folder / "matrix.yaml").read_text()
     models = Selection.parse(models="healthy,one-ulp")
-    rule = "expected:\n  - {model: one-ulp, stack: '5.x', signal: [hidden_states, logits], reason: planted}\n"
+    rule = "expected:\n  - {model: one-ulp, environment: '5.x', signal: [hidden_states, logits], reason: planted}\n"
     try:
         (folder / "matrix.yaml").write_text(f"{text}\n{rule}")
         passing = run_in(folder, selection=models)
         assert passing.exit_code == 0, passing.reasons
-        rule += "  - {model: healthy, stack: '5.x', reason: no longer}\n"
+        rule += "  - {model: healthy, environment: '5.x', reason: no longer}\n"
         (folder / "matrix.yaml").write_text(f"{text}\n{rule}")
         fixed = run_in(folder, selection=models)
         assert fixed.exit_code == 1

@@ -170,7 +170,7 @@ def llama(tmp_path_factory, run_in):
     folder = tmp_path_factory.mktemp("llama")
     config = "{hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 2, vocab_size: 512}"
     (folder / "matrix.yaml").write_text(
-        f"stacks: ['{OLD}']\ndefaults: {{questions: []}}\n"
+        f"environments: ['{OLD}']\ndefaults: {{questions: []}}\n"
         f"models: {{llama: {{build: {{architecture: llama, config: {config}}}}}}}\n"
     )
     run_in(folder)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long  # for changes of stacks/warm.py
 
 HEALTHY = "path: '{custom}/healthy', trust_remote_code: true"
 MATRIX = f"""\
-stacks: ["{OLD}", "{NEW}"]
+environments: ["{OLD}", "{NEW}"]
 defaults: {{changes: false}}
 models:
   healthy: {{{HEALTHY}}}

@@ -19,7 +19,7 @@ from tests.support.sample_report import STACKS, sample_report
 
 ROOT = Path(__file__).parents[2]
 RECEIPTS = Path(WORK, receipt.FOLDER)
-MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
+MATRIX = 'environments: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
 ENVIRON = {"HOME": "/h", "HF_TOKEN": "secret"}
 LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
 

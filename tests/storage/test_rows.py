@@ -24,7 +24,7 @@ from tests.support.fakes import Crossed, FakeProcess, choose_inputs, ended, leav
 
 STACKS = ("4.48", "5.0")
 MATRIX = """\
-stacks: [{stacks}]
+environments: [{stacks}]
 torch: "2.13.0"
 models:
   llama: {{build: llama, dtypes: [float32, bfloat16]}}
@@ -227,7 +227,7 @@ def test_an_expected_entry_takes_no_comparison(place):
     place.failing = ("gpt2@5.0",)
     assert place.run().exit_code == 1
     place.matrix.write_text(
-        f"{MATRIX}expected:\n  - {{model: gpt2, stack: '5.0', verdict: failed, reason: known}}\n"
+        f"{MATRIX}expected:\n  - {{model: gpt2, environment: '5.0', verdict: failed, reason: known}}\n"
     )
     report = place.run()
     assert place.rows == []

@@ -79,7 +79,7 @@ class Bench:
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         names = ", ".join(f'"{stack}"' for stack in stacks)
-        lines = [f"stacks: [{names}]", "defaults: {relations: false, timeout: 30}", "models:"]
+        lines = [f"environments: [{names}]", "defaults: {relations: false, timeout: 30}", "models:"]
         for name in models:
             timeout = (timeouts or {}).get(name, 30)
             lines.append(f"  {name}: {{build: {{architecture: llama}}, timeout: {timeout}}}")

@@ -52,7 +52,7 @@ def test_the_first_variant_on_cpu_crosses():
 
 
 def test_what_does_not_cross():
-    assert planned(model_spec("a", crossings=False), model_spec("b", devices=("cuda",))) == []
+    assert planned(model_spec("a", save_load=False), model_spec("b", devices=("cuda",))) == []
     assert planned(model_spec("a"), select={"environments": "5.0"}) == []
 
 

@@ -53,5 +53,5 @@ def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
 
 
 def test_nothing_crosses_where_it_is_switched_off(tmp_path):
-    off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
+    off = model_spec("llama", build=Recipe(architecture="llama"), save_load=False)
     assert crossed(tmp_path, off) == ({}, [])
