@@ -108,23 +108,23 @@ def read(path: Path) -> FindingPage:
     if front is None:
         raise PageError(path, 1, "a page begins with a front matter between two lines of ---")
     matter = _front_matter(path, front[1])
-    found = _paragraphs(path, text, front.end(), matter)
+    paragraphs = _paragraphs(path, text, front.end(), matter)
     return FindingPage(
         code=matter["code"],
         kind=matter["kind"],
         scope=matter["scope"],
         seen_in=matter.get("seen_in", ""),
-        name=_plain(found["name"]),
-        hit_if=_plain(found.get("hit_if", "")),
-        looks_for=_plain(found["looks_for"]),
-        cause=_plain(found["cause"]),
-        remedy=_plain(found["remedy"]),
-        example=found.get("example", ""),
-        instead=_instead(path, text, found.get("instead", "")),
-        releases=_plain(found["releases"]),
+        name=_plain(paragraphs["name"]),
+        hit_if=_plain(paragraphs.get("hit_if", "")),
+        looks_for=_plain(paragraphs["looks_for"]),
+        cause=_plain(paragraphs["cause"]),
+        remedy=_plain(paragraphs["remedy"]),
+        example=paragraphs.get("example", ""),
+        instead=_instead(path, text, paragraphs.get("instead", "")),
+        releases=_plain(paragraphs["releases"]),
         references=tuple(
             reference[1:-1] if reference.startswith("<https://") else _plain(reference)
-            for reference in map(str.strip, found.get("references", "").split(";"))
+            for reference in map(str.strip, paragraphs.get("references", "").split(";"))
             if reference
         ),
     )
@@ -150,7 +150,7 @@ def _front_matter(path: Path, text: str) -> dict[str, str]:
 
 def _paragraphs(path: Path, text: str, start: int, matter: dict[str, str]) -> dict[str, str]:
     """Return the content of each paragraph by its field."""
-    found: dict[str, str] = {}
+    paragraphs: dict[str, str] = {}
     missing = list(_PARAGRAPHS)
     for block in _BLOCK.finditer(text, start):
         paragraph = block[0].removesuffix("\n")
@@ -160,7 +160,7 @@ def _paragraphs(path: Path, text: str, start: int, matter: dict[str, str]) -> di
             begin, end = _PARAGRAPHS[field]
             begin = begin.format(**matter, meaning=KINDS[matter["kind"]])
             if paragraph.startswith(begin) and paragraph.endswith(end):
-                found[field] = paragraph.removeprefix(begin).removesuffix(end)
+                paragraphs[field] = paragraph.removeprefix(begin).removesuffix(end)
                 break
             if field not in _OPTIONAL:
                 raise PageError(path, line, f"{begin!r} is expected here, not {paragraph[:40]!r}")
@@ -169,7 +169,7 @@ def _paragraphs(path: Path, text: str, start: int, matter: dict[str, str]) -> di
     if missing:
         begin = next(_PARAGRAPHS[field][0] for field in missing if field not in _OPTIONAL)
         raise PageError(path, _line(text, len(text) - 1), f"the page ends without {begin!r}")
-    return found
+    return paragraphs
 
 
 def _instead(path: Path, text: str, table: str) -> dict[str, str]:

@@ -57,15 +57,15 @@ def _base(adapter: Path, settings: dict[str, object]) -> Path:
             "Write the folder or the hub id of that model there"
         )
     folders = (expanded(named), adapter / named)
-    found = next((folder for folder in folders if (folder / "config.json").is_file()), None)
-    found = found or hub.whole_folder(named, revision if isinstance(revision, str) else None)
-    if found is None:
+    base = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    base = base or hub.whole_folder(named, revision if isinstance(revision, str) else None)
+    if base is None:
         raise CheckpointError(
             f"{shown(str(adapter))} holds an adapter, and its base {shown(named)} is neither a folder with a config.json "
             f"nor on the hub or in its cache. Write the folder of the base as {_BASE} into {ADAPTER}, or merge "
             "the adapter into its model (merge_and_unload of peft), save that, and name its folder"
         )
-    return found
+    return base
 
 
 def _link(source: Path, folder: Path) -> None:

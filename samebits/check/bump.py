@@ -113,25 +113,30 @@ def write_bump(options: Options) -> list[str]:
         ReportFileError: the report cannot be read.
 
     """
-    found = compare(Path(), options.base, options.head)
-    to_run, found = _to_run(found, options.matrix)
-    outputs = {"moved": _moved(found), "run": str(bool(to_run)).lower(), **to_run}
+    comparison = compare(Path(), options.base, options.head)
+    to_run, comparison = _to_run(comparison, options.matrix)
+    outputs = {"moved": _moved(comparison), "run": str(bool(to_run)).lower(), **to_run}
     if not to_run:
-        outputs["exit-code"] = str(INCOMPLETE if found.problems else PASS)
+        outputs["exit-code"] = str(INCOMPLETE if comparison.problems else PASS)
     if options.comment:
         has_run = bool(to_run) and options.known is not None
-        replace(options.comment, comment(found, options.report, options.job, has_run=has_run))
+        replace(options.comment, comment(comparison, options.report, options.job, has_run=has_run))
     if options.known:
         outputs["comment"] = own_comment(options.known, options.job)
     lines = [f"{name}={value}" for name, value in outputs.items()]
-    moved = [f"{m.package} {m.before} -> {m.after} ({', '.join(m.files)})" for m in found.moves]
-    said = [*moved, *(text.replace("`", "") for text in (*found.problems, *found.notes))]
-    said = said or [f"none of {', '.join(PACKAGES)} moves"]
+    moved = [
+        f"{m.package} {m.before} -> {m.after} ({', '.join(m.files)})" for m in comparison.moves
+    ]
+    summary = [
+        *moved,
+        *(text.replace("`", "") for text in (*comparison.problems, *comparison.notes)),
+    ]
+    summary = summary or [f"none of {', '.join(PACKAGES)} moves"]
     if options.output is None:
-        return [*said, *lines]
+        return [*summary, *lines]
     with options.output.open("a", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
-    return said
+    return summary
 
 
 def compare(folder: Path, base: str, head: str) -> Found:
@@ -167,15 +172,15 @@ _FETCH = "check out with fetch-depth: 0, so that the history is there"
 def _commit(folder: Path, revision: str) -> str:
     if revision.startswith("-"):
         raise BumpError(f"{shown(revision)} is no commit")
-    found = git.words(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if not found:
+    words = git.words(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if not words:
         if not git.words(folder, "rev-parse", "--git-dir"):
             msg = f"{folder.absolute()} is in no repository of git, or git is not there: bump reads two commits"
             raise BumpError(msg)
         if not git.words(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
             raise BumpError("this repository has no commit yet: bump reads two of them")
         raise BumpError(f"{shown(revision)} is no commit of this repository: {_FETCH}")
-    return found[0]
+    return words[0]
 
 
 def _files(folder: Path, commit: str) -> dict[str, str]:

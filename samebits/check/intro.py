@@ -70,8 +70,8 @@ def in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
     for problem in problems[:_MAX_PROBLEMS]:
         yield f"  {place(problem)}: {problem.code} {problem.message} ({problem.releases})"
     if len(problems) > _MAX_PROBLEMS:
-        here = f"{Path.cwd()}{os.sep}"
-        more = command_line(("samebits", "lint"), (model.typed.removeprefix(here),))
+        prefix = f"{Path.cwd()}{os.sep}"
+        more = command_line(("samebits", "lint"), (model.typed.removeprefix(prefix),))
         yield f"  … and {len(problems) - _MAX_PROBLEMS} more: {more}"
 
 

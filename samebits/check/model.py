@@ -205,12 +205,14 @@ def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
     except hub.HubError as error:
         if offline and error.is_offline:
             return NamedModel(name, {}, hub=id_, revision=revision or None)
-        here = ""
+        on_disk = ""
         if error.is_unknown or error.is_offline:
-            here = (
+            on_disk = (
                 f"there is no folder {text} here{_near_folder(Path(text))}\nAs an id of the hub: "
             )
-        raise CheckpointError(f"{here}{error}" if here else f"{shown(text)}: {error}") from error
+        raise CheckpointError(
+            f"{on_disk}{error}" if on_disk else f"{shown(text)}: {error}"
+        ) from error
     config, commit = read_config(file.path), file.commit or revision or None
     folder = hub.settings_folder(id_, commit) or file.path.parent
     return NamedModel(name, config, hub=id_, revision=commit, code=own_code(folder))

@@ -304,8 +304,8 @@ def _conda(entries: Iterable[Any]) -> Iterator[Stated]:
         words = _CONDA_WORDS.fullmatch(bare)
         text = f"{words[1]}=={words[2]}" if words else bare
         match = _CONDA.fullmatch(text)
-        found = _conda_pin(match) if match else _requirement(text)
-        yield found._replace(package=_CONDA_NAMES.get(found.package, found.package))
+        pin = _conda_pin(match) if match else _requirement(text)
+        yield pin._replace(package=_CONDA_NAMES.get(pin.package, pin.package))
 
 
 def _conda_pin(match: re.Match[str]) -> Stated:

@@ -57,11 +57,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
     try:
-        known = table()
-        first, last = (_release(known, text) for text in (options.first, options.last))
-        if known.releases.index(first) > known.releases.index(last):
+        history = table()
+        first, last = (_release(history, text) for text in (options.first, options.last))
+        if history.releases.index(first) > history.releases.index(last):
             parser.error(f"--from {first} is newer than --to {last}: swap them")
-        answers, notes = _answers(known, options.of, first, last)
+        answers, notes = _answers(history, options.of, first, last)
     except MistakeError as error:
         parser.error(str(error))
     lines = _json if options.format == "json" else _text

@@ -88,13 +88,13 @@ def _own(
     table: Table, document: Mapping[str, Any], first: str, last: str, names: tuple[str, str]
 ) -> Iterator[Move]:
     before, after = table.of(names[0], first), table.of(names[1], last)
-    given = _given(document, table.aliases(names[1], last))
+    written = _given(document, table.aliases(names[1], last))
     takes = table.takes(names[1], last)
-    shared = before.keys() & after.keys() - given
+    shared = before.keys() & after.keys() - written
     # None in place of False is the same to most code: last
     for field in sorted(shared, key=lambda f: (not before[f].value and not after[f].value, f)):
         old, new = before[field], after[field]
-        if given & {*old.needs, *new.needs} or not _differ(old, new):
+        if written & {*old.needs, *new.needs} or not _differ(old, new):
             continue
         if any(is_same(old.value, value) for value in takes.get(field, ())):
             continue  # the newer code takes the older value as its default
@@ -137,16 +137,16 @@ def is_always(table: Table, model_type: str, field: str, value: JsonValue) -> bo
     A release that has the setting by another name has none of that value.
     """
     classes = ((table.class_of(model_type, release), release) for release in table.releases)
-    known: list[Default] = []
+    defaults: list[Default] = []
     for name, release in classes:
         default = table.default(name, field, release) if name else None
         if default is not None:
-            known.append(default)
+            defaults.append(default)
         elif name and any(table.default(name, o, release) for o in _SPELLINGS.get(field, ())):
             return False
-    return bool(known) and all(
+    return bool(defaults) and all(
         default.is_stated and not default.needs and is_same(default.value, value)
-        for default in known
+        for default in defaults
     )
 
 

@@ -55,14 +55,14 @@ def _factor(
     settings: Mapping[str, JsonValue], factor: Default | None
 ) -> dict[str, JsonValue] | None:
     """Return the part of a head that is rotated, where the class has one beside the dict."""
-    known: list[JsonValue] = [settings[FACTOR]] if FACTOR in settings else []
+    values: list[JsonValue] = [settings[FACTOR]] if FACTOR in settings else []
     if factor is not None:
         if not factor.is_stated:
             return None
-        known += [] if factor.value is None else [factor.value]
-    if any(value is None or value != known[0] for value in known):
+        values += [] if factor.value is None else [factor.value]
+    if any(value is None or value != values[0] for value in values):
         return None
-    return {FACTOR: known[0]} if known else {}
+    return {FACTOR: values[0]} if values else {}
 
 
 def _one(

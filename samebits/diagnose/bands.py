@@ -45,13 +45,13 @@ def bands(
 
 def bands_in_words(results: Sequence[CellResult]) -> tuple[Band, ...]:
     """Return the bands of a row without bits to compare again: cells of a band say the same of their differences."""
-    known = {"": _letter(0)}
+    letters = {"": _letter(0)}
 
     def does(result: CellResult) -> str:
         if not has_bits(result):
             return result.judged.value
-        said = "" if verdict_of(result) in AS_REFERENCE else result.headline
-        return known.setdefault(said, _letter(len(known)))
+        statement = "" if verdict_of(result) in AS_REFERENCE else result.headline
+        return letters.setdefault(statement, _letter(len(letters)))
 
     return tuple(
         Band(stacks=tuple(result.cell.stack for result in cells), does=shown)

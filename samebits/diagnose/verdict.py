@@ -235,8 +235,8 @@ def _compared_result(
 
 def _own_failures(state: CellState, reference_state: CellState) -> tuple[Failure, ...]:
     """Return the exceptions of a cell that its reference does not raise."""
-    known = reference_state.failures
-    return tuple(f for f in state.failures if not any(is_same(f, g) for g in known))
+    of_reference = reference_state.failures
+    return tuple(f for f in state.failures if not any(is_same(f, g) for g in of_reference))
 
 
 def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:

@@ -61,12 +61,12 @@ class Case:
         verdict raise comes last.
         """
         cases = [self]
-        known = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
+        keys = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
         beside = only_here(self.reference, self.capture) if self.reference is not None else ()
         own = ((failure, "") for failure in failures(self.capture))
         for failure, raises in (*own, *((each, self.capture.cell.stack) for each in beside)):
-            if exception_key(failure)[1:] not in known:
-                known.add(exception_key(failure)[1:])
+            if exception_key(failure)[1:] not in keys:
+                keys.add(exception_key(failure)[1:])
                 cases.append(replace(self, exception=failure, raises=raises))
         return tuple(cases)
 

@@ -68,8 +68,10 @@ def _omissions(case: Case) -> Iterator[tuple[str, str, ForwardFacts, ForwardFact
         if before is None or prompt not in before:
             continue
         for name, omission in facts.omitted.items():
-            other = before[prompt].omitted.get(name)
-            if omission.effect != "none" and (other is None or other.effect == "none"):
+            of_reference = before[prompt].omitted.get(name)
+            if omission.effect != "none" and (
+                of_reference is None or of_reference.effect == "none"
+            ):
                 yield prompt, name, facts, before[prompt]
 
 

@@ -33,8 +33,8 @@ def _filled_scaling(case: Case) -> Iterator[Sighting]:
     match = case.raised("KeyError", r"^'?(\w+)'?$")
     if match is None or not case.frames or not case.frames[-1].own or match[1] in _FILLED:
         return
-    other = case.reference.raised if case.reference is not None else None
-    if case.reference is None or (other is not None and other.type == "KeyError"):
+    exception = case.reference.raised if case.reference is not None else None
+    if case.reference is None or (exception is not None and exception.type == "KeyError"):
         return
     if re.search(rf"(?i)scaling\w*\[\s*['\"]{match[1]}['\"]\s*\]", case.frames[-1].code):
         yield Sighting(case.raised_at(), case.exception_lines())

@@ -167,9 +167,9 @@ def _tied_elsewhere(case: Case, reference: Capture) -> Iterator[Sighting]:
         group = (first, *facts.aliases)
         if facts.ref.shape[:1] in vocabularies:
             continue
-        kept = [n for n in group if n in weights and _is_alone(weights[n])]
+        alone = [n for n in group if n in weights and _is_alone(weights[n])]
         for name, owner in ((n, owners[n]) for n in group if n in owners):
-            apart = [n for n in kept if weights[n].ref.hash != weights[owner].ref.hash]
+            apart = [n for n in alone if weights[n].ref.hash != weights[owner].ref.hash]
             if owner not in group and apart:
                 lines = (
                     f"{name} shares its memory with {owner}",

@@ -88,17 +88,17 @@ class Asker:
             matrix = self._matrix([case.first for case in cases.values()], step)
             order = self._order(step)
             report, _ = await run_matrix(order, self._environ, self._progress, matrix=matrix)
-            seen = await self._outputs(order, matrix)
+            outputs = await self._outputs(order, matrix)
             for number, case in cases.items():
                 row = next(row for row in report.rows if row.model == name_of(case.first))
                 change = _change(step, row, report if order.releases else None)
                 first, last = answers[number].reproduced
                 if step is way[0]:
-                    first = _gave(case.first, case.outputs, seen[row.model, step.before.id])
+                    first = _gave(case.first, case.outputs, outputs[row.model, step.before.id])
                 if step is way[-1]:
-                    last = _gave(case.last, case.outputs, seen[row.model, step.after.id])
-                found = change.verdict == Verdict.DIVERGED
-                commits = await self._commits(matrix, row.model, step) if found else ()
+                    last = _gave(case.last, case.outputs, outputs[row.model, step.after.id])
+                is_diverged = change.verdict == Verdict.DIVERGED
+                commits = await self._commits(matrix, row.model, step) if is_diverged else ()
                 made = answers[number]
                 answers[number] = Asked(
                     (*made.changes, change), (first, last), (*made.commits, *commits)
@@ -130,9 +130,9 @@ class Asker:
 
     def _entry(self, call: Called) -> dict[str, Any]:
         where = {"path": call.source} if Path(call.source).is_dir() else {"hub": call.source}
-        given: dict[str, Any] = {"file": call.file}
+        inputs: dict[str, Any] = {"file": call.file}
         if call.constants:
-            given["arguments"] = {name: {"value": v} for name, v in call.constants.items()}
+            inputs["arguments"] = {name: {"value": v} for name, v in call.constants.items()}
         more = {
             "revision": call.revision,
             "class": call.model_class or None,
@@ -146,7 +146,7 @@ class Asker:
                 "dtypes": [call.dtype],
                 "attention": [call.attention],
                 "devices": [call.device],
-                "inputs": {_SET: given},
+                "inputs": {_SET: inputs},
                 "greedy": 0,
             }
         )
@@ -164,14 +164,14 @@ class Asker:
         repo, ends = self._wish.repo, (step.before.transformers, step.after.transformers)
         if repo is None or step.package != "transformers":
             return ()
-        one = matrix.model_copy(update={"models": (matrix.model(model),)})
+        of_model = matrix.model_copy(update={"models": (matrix.model(model),)})
         try:
             first, last = map(revision_of, ends)
             options = bisect.Options(model=model, first=first, last=last, repo=repo)
-            found = await bisect.bisected(one, options, self._environ, self._say)
+            bisection = await bisect.bisected(of_model, options, self._environ, self._say)
         except SamebitsError as error:  # the judgement stands without it
             return (str(error),)
-        return tuple(bisect.lines(found))
+        return tuple(bisect.lines(bisection))
 
 
 def revision_of(text: str) -> str:
@@ -199,8 +199,8 @@ def name_of(call: Called) -> str:
 
 
 def _environment(spec: StackSpec) -> dict[str, Any]:
-    given = {"id": spec.id, "transformers": spec.transformers, "torch": spec.torch}
-    return given | ({"base": spec.base} if spec.base else {})
+    entry = {"id": spec.id, "transformers": spec.transformers, "torch": spec.torch}
+    return entry | ({"base": spec.base} if spec.base else {})
 
 
 def _gave(call: Called, outputs: frozenset[str], left: str) -> bool:

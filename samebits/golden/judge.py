@@ -77,11 +77,11 @@ def pairs(reference: Runs, candidate: Runs) -> Iterator[Pair]:
 
 
 def _numbered(run: Watched) -> Iterator[tuple[tuple[str, str, int, int], Compared]]:
-    seen: Counter[tuple[str, str, int]] = Counter()
+    counts: Counter[tuple[str, str, int]] = Counter()
     for compared in run.compared:
         place = compared.test, compared.file, compared.line
-        yield (*place, seen[place]), compared
-        seen[place] += 1
+        yield (*place, counts[place]), compared
+        counts[place] += 1
 
 
 def to_ask(pair: Pair) -> list[tuple[Called, Called]]:
@@ -95,9 +95,9 @@ def settled(pair: Pair) -> tuple[Kind, str] | None:
     """Return what is known without another run: kind and reason."""
     for side, name in enumerate(("reference", "candidate")):
         again = dict(_numbered(pair.runs[side].again))
-        mine = pair.sides[side]
-        same = again.get((mine.test, mine.file, mine.line, pair.nth))
-        if same is None or [v.hash for v in same.values] != [v.hash for v in mine.values]:
+        own = pair.sides[side]
+        same = again.get((own.test, own.file, own.line, pair.nth))
+        if same is None or [v.hash for v in same.values] != [v.hash for v in own.values]:
             return "not repeatable", (
                 f"a second run of the test in the {name} gives other values: seed its random numbers"
             )
@@ -159,8 +159,8 @@ def _name(call: Called) -> str:
 def judgement(pair: Pair, asked: Sequence[Asked], values: TensorSource) -> Judged:
     """Return why the values of a pair differ; ``asked`` are the answers for its calls, in order."""
     numbers = _Numbers(pair, values)
-    known = settled(pair)
-    kind, reason = known if known is not None else _decided(pair, asked, numbers)
+    early = settled(pair)
+    kind, reason = early if early is not None else _decided(pair, asked, numbers)
     holds = [each.holds for each in pair.sides]
     if kind == "same":
         reason = (
@@ -347,8 +347,8 @@ def _decimals(values: NDArray[np.float64] | None) -> int:
     """Return with how many decimals numbers were written, 4 at least; 9 if they were computed."""
     if values is None:
         return 4
-    kept = np.float32(values)
-    return next((n for n in range(4, 9) if (np.float32(np.round(values, n)) == kept).all()), 9)
+    exact = np.float32(values)
+    return next((n for n in range(4, 9) if (np.float32(np.round(values, n)) == exact).all()), 9)
 
 
 def _written(value: Any, decimals: int) -> str:  # noqa: ANN401  lists of lists of numbers

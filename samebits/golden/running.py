@@ -107,7 +107,7 @@ class Runner:
             "timeout": TIMEOUT,
         }
         ended = await process.run(job)
-        found = read_record(Path(job["result"]), Watched)
-        if found is not None:
-            return found
+        watched = read_record(Path(job["result"]), Watched)
+        if watched is not None:
+            return watched
         return f"{ended.reason or 'it left no result'}\n{tail(Path(job['log']))}".strip()

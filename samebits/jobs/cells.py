@@ -126,10 +126,10 @@ class CellRunner:
 
     async def _known(self, folder: Path, n_beside: int, *, in_full: bool) -> tuple[Capture, ...]:
         """Return the cached captures, of this work folder or of a shared store."""
-        known = self._cached_captures(folder, n_beside, in_full=in_full)
+        captures = self._cached_captures(folder, n_beside, in_full=in_full)
         sharing = self._cache.sharing
-        if len(known) == len(RUNS):
-            return known
+        if len(captures) == len(RUNS):
+            return captures
 
         def is_whole() -> bool:
             with contextlib.suppress(CaptureError):
@@ -141,7 +141,7 @@ class CellRunner:
             name = _shared_name(sharing.name_of(folder), in_full=is_full)
             if await asyncio.to_thread(sharing.fetch, name, folder, is_whole, names):
                 return self._cached_captures(folder, n_beside, in_full=in_full)
-        return known
+        return captures
 
     def paths(self, ready: ReadyCell) -> tuple[Path, Path]:
         """Return the paths of both captures, whether or not they exist."""

@@ -65,8 +65,8 @@ class Lab:
 
     def counted(self, answer: F) -> F:
         """Return an answer without the functions that its job entered, which count for its cell."""
-        kept = self.entered if answer.failure is None else self.aside
-        of_cell = kept.setdefault(answer.cell, {})
+        by_cell = self.entered if answer.failure is None else self.aside
+        of_cell = by_cell.setdefault(answer.cell, {})
         for file, lines in answer.entered.items():
             of_cell.setdefault(file, set()).update(lines)
         return answer.model_copy(update={"entered": {}}) if answer.entered else answer

@@ -106,8 +106,8 @@ async def _locate(
             for side, wanted in zip(pair, blamed.looks, strict=True)
         )
     )
-    seen = [None if isinstance(look, Failure) else look for look in looks]
-    cause = closer(cause, blamed, seen[0], seen[1], lab.cache.store)
+    views = [None if isinstance(look, Failure) else look for look in looks]
+    cause = closer(cause, blamed, views[0], views[1], lab.cache.store)
     changed = [
         str(trace.cell) for trace in (reference, candidate) if trace.effect == "changed the bits"
     ]

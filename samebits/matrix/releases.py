@@ -112,10 +112,10 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
         }
     )
     own = releases.installed(newest, package)
-    found = list(_fitting(base, requirement, releases, _minor))
-    if len(found) == 1:
-        found = list(_fitting(base, requirement, releases, str))
-    added = [_with_package(base, package, version) for version in found if str(version) != own]
+    versions = list(_fitting(base, requirement, releases, _minor))
+    if len(versions) == 1:
+        versions = list(_fitting(base, requirement, releases, str))
+    added = [_with_package(base, package, version) for version in versions if str(version) != own]
     if not added:
         raise SelectionError(
             f"--scan {scanned_requirement}: no release of {package} but {own or 'none'} fits environment "
@@ -123,7 +123,7 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
             "in the matrix"
         )
     by_version = {Version(own): newest} if own else {}
-    by_version |= dict(zip((v for v in found if str(v) != own), added, strict=True))
+    by_version |= dict(zip((v for v in versions if str(v) != own), added, strict=True))
     stacks = tuple(by_version[version] for version in sorted(by_version))
     reference = newest.id if own else stacks[-1].id
     return without_pairs(matrix).model_copy(update={"stacks": stacks, "reference": reference})

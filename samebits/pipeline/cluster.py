@@ -79,8 +79,8 @@ def run(address: str, tasks: Sequence[Task], folder: Path, say: Callable[[str], 
     try:
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if address == LOCAL:  # it does not grow: a task that asks for more would wait for ever
-            here = machines[0]
-            tasks = [task._replace(resources=task.resources.most(here)) for task in tasks]
+            machine = machines[0]
+            tasks = [task._replace(resources=task.resources.most(machine)) for task in tasks]
         for line in unmet((task.resources for task in tasks), machines):
             say(line)
         remote = ray.remote(host)  # once: each one is a function of its own to every worker

@@ -77,8 +77,8 @@ async def explained(
     scope, asking = scheduler.scope, Explaining(scheduler)
     results = [result for kept_row in rows for result in kept_row.results]
     chosen = _to_explain(scope, rows)
-    known = _by_cell(rows, lambda row: row.causes)
-    causes = await causes_of(results, runs, asking.causes, chosen, known)
+    traced = _by_cell(rows, lambda row: row.causes)
+    causes = await causes_of(results, runs, asking.causes, chosen, traced)
     tried = _by_cell(rows, lambda row: row.grafts)
     grafts = await grafts_of(results, runs, scope.store, asking.grafts, chosen, tried)
     return [

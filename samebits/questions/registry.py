@@ -158,13 +158,13 @@ def _explained_by(
     One cell may have all of these, each with a cause of its own. It is equal when all of them are mended.
     """
     own = by_stack.get(result.cell.stack, ())
-    other = by_stack.get(result.reference.stack, ()) if result.reference is not None else ()
-    found = (
-        *_of_instability(own, other, result),
+    of_reference = by_stack.get(result.reference.stack, ()) if result.reference is not None else ()
+    explanations = (
+        *_of_instability(own, of_reference, result),
         *_of_exceptions(own, result),
-        *_of_difference(own, other, result),
+        *_of_difference(own, of_reference, result),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(explanations))
 
 
 def _of_exceptions(own: Iterable[Finding], result: CellResult) -> Iterable[Explanation]:
@@ -187,9 +187,11 @@ def _of_instability(
     unstable = _explanations(own, UNSTABLE | left, result)
     if result.reference is None:
         return unstable
-    known = by_code()
+    rule_by = by_code()
     stored = (
-        f for f in _only(own, other) if f.code in known and known[f.code].text.kind != "rounding"
+        f
+        for f in _only(own, other)
+        if f.code in rule_by and rule_by[f.code].text.kind != "rounding"
     )
     return (*unstable, *_explanations(stored, STORED, result))
 
@@ -240,16 +242,16 @@ def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tup
 def _explanations(
     cell_findings: Iterable[Finding], wanted: frozenset[str], result: CellResult, stack: str = ""
 ) -> tuple[Explanation, ...]:
-    known = by_code()
+    rule_by = by_code()
     return tuple(
         Explanation(
             code=finding.code,
             where=finding.where,
-            stack=_faulty(known[finding.code], finding, result) or stack or result.cell.stack,
+            stack=_faulty(rule_by[finding.code], finding, result) or stack or result.cell.stack,
         )
         for finding in cell_findings
-        if finding.code in known  # a report of an earlier version may have codes that are gone
-        and known[finding.code].explains & wanted
+        if finding.code in rule_by  # a report of an earlier version may have codes that are gone
+        and rule_by[finding.code].explains & wanted
     )
 
 

@@ -52,13 +52,13 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
                 shown.setdefault(finding.code, []).append((cell, finding))
     texts = {text.code: text for text in report.rules if text.scope == "model"}
     n_present = Counter(_row(cell) for cell in cells if cell.verdict != Verdict.ABSENT)
-    found = [
+    listed = [
         _defect(texts[code], pairs, n_present, is_one=len(cells) == 1)
         for code, pairs in shown.items()
         if code in texts
     ]
     return sorted(
-        found,
+        listed,
         key=lambda d: (
             _ORDER.index(d.since),
             KINDS.index(d.text.kind),

@@ -35,13 +35,13 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
 
 def _of_model(words: list[str]) -> list[str]:
     """Return the options of a check without which its model does not run, or shows no difference."""
-    kept: list[str] = []
+    options: list[str] = []
     for word, value in pairwise([*words, ""]):
         if word in _OF_MODEL:
-            kept += [word, value]
+            options += [word, value]
         elif word.endswith("trust-remote-code"):
-            kept.append(word)
-    return kept
+            options.append(word)
+    return options
 
 
 def _named(words: list[str], id: str) -> str:

@@ -42,11 +42,11 @@ def head(report: Report) -> list[str]:
 
 def sentences(report: Report) -> list[str]:
     """Return the lines of the head but for its command."""
-    found = _worse(report)
+    worse = _worse(report)
     urgent = [*map(_short, _urgent(report))]
     room = MAX_LINES - 4  # three rows of a terminal for each line of them, and it has 24
     shown = max(2, min(room - len(urgent), _MAX_ANSWERS))
-    in_short = [_in_short(answer, is_one=len(found) == 1) for answer in found]
+    in_short = [_in_short(answer, is_one=len(worse) == 1) for answer in worse]
     worst = _first(in_short, shown, "difference")
     lines = [f"{report.matrix}: {result(report)}.", clip(headline(report), 2 * MAX_WIDTH)]
     return list(map(visible, [*lines, *[*urgent, *worst, *map(_short, _notes(report))][:room]]))
@@ -142,10 +142,10 @@ def _first(lines: Sequence[str], most: int, noun: str) -> list[str]:
 
 def _in_short(answer: Answer, *, is_one: bool) -> str:
     """Return the four answers about a model in one line; of two ways out the first, if it is one of several."""
-    known = "known: " if answer.is_known else ""
+    prefix = "known: " if answer.is_known else ""
     do = answer.do.replace("`", "")
     do = do if is_one else do.partition(". Or: ")[0]
-    change = f"{answer.model}: {known}{answer.change}"
+    change = f"{answer.model}: {prefix}{answer.change}"
     since = answer.since.partition(" (")[0]
     room = MAX_WIDTH - len(since)
     change = clip(change, max(room - len(answer.side.why), room // 2))

@@ -221,8 +221,8 @@ def advice(change: Change, report: Report) -> tuple[str, str]:
     is_from_reference = cell.reference == change.before.cell and cell is change.after
     if change.kind in _HARMLESS or not is_from_reference:
         return "", ""
-    found = of_cell(cell, report)
-    return found.side.why, found.do
+    answer = of_cell(cell, report)
+    return answer.side.why, answer.do
 
 
 def _in_a_line(change: Change, report: Report) -> str:

@@ -105,17 +105,20 @@ def read(clone: Path, commit: str) -> Package:
     named = f"{clone.name}@{commit[:10]}"
     if not layout.names:
         raise StackError(_NOTHING.format(name=named))
-    told = [
+    version_files = [
         f"{layout.root}{name}/{file}" for name in sorted(layout.names) for file in _VERSION_FILES
     ]
-    texts = _texts(clone, files, ["pyproject.toml", "setup.py", *told])
+    texts = _texts(clone, files, ["pyproject.toml", "setup.py", *version_files])
     content, setup = _toml(texts["pyproject.toml"]), texts["setup.py"]
     if reason := _compiled(content, setup):
         raise StackError(_NEEDS_A_BUILD.format(name=named, reason=reason))
     project: dict[str, Any] = _table(content, "project")
     names = (str(project.get("name", "")), _assigned("name", setup), min(layout.names))
     name = canonicalize_name(next(filter(is_name, names)))
-    versions = (project.get("version"), *(_assigned("__version__", texts[path]) for path in told))
+    versions = (
+        project.get("version"),
+        *(_assigned("__version__", texts[path]) for path in version_files),
+    )
     is_said = project and not setup and "dependencies" not in project.get("dynamic", ())
     requires = project.get("dependencies", () if is_said else None)
     return Package(

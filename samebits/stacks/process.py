@@ -521,9 +521,8 @@ def _gone(process: Process, *, imported: bool) -> Ended:
     if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
         how = "died" if imported else f"ended {_IMPORTING}"
         return Ended(lost=f"the environment's process {how}: {last}", machine=True)
-    why = (
-        f": {last}" if _EXCEPTION.fullmatch(last) else ""
-    )  # what else quotes it has its first line
+    # an exception stands in the first line, as some reports quote no more
+    why = f": {last}" if _EXCEPTION.fullmatch(last) else ""
     what = (
         "the environment's process died"
         if imported

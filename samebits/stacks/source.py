@@ -280,14 +280,14 @@ def copied(source: Source, root: Path, installer: Installer, release: Path | Non
 
 def _copy(source: Source, target: Path, beside: Path, release: Path | None) -> Copied:
     top = target / _TOP
-    found = _siblings(beside, source)
+    siblings = _siblings(beside, source)
     _compiled.cache_clear()
     missing = []
     for path, id in source.files.items():
         place = top / source.inside / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        other = found.get((path, id)) or (release / path if release is not None else None)
-        if other is None or not _linked(other, place, id):
+        origin = siblings.get((path, id)) or (release / path if release is not None else None)
+        if origin is None or not _linked(origin, place, id):
             missing.append(path)
     lacking = set(missing)
     for path, content in source.read(missing):
@@ -321,13 +321,13 @@ def _siblings(folder: Path, source: Source) -> dict[tuple[str, str], Path]:
     stamps = sorted(
         folder.glob(f"{source.name}-*/{_STAMP}"), key=lambda p: p.stat().st_mtime, reverse=True
     )
-    found: dict[tuple[str, str], Path] = {}
+    files: dict[tuple[str, str], Path] = {}
     for stamp in stamps[:_MAX_SIBLINGS]:
         record = read_record(stamp, Copied)
         package = stamp.parent / _TOP / source.inside
         for path, id in record.files.items() if record is not None else ():
-            found.setdefault((path, id), package / path)
-    return found
+            files.setdefault((path, id), package / path)
+    return files
 
 
 def _linked(other: Path, place: Path, id: str) -> bool:

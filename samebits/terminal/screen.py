@@ -140,16 +140,16 @@ def _answer(
     width: int,
 ) -> Iterator[str]:
     """Yield the answer: the verdict, and below it aligned fields."""
-    found = answers(report)
-    worst = found[0] if found else None
+    all_answers = answers(report)
+    worst = all_answers[0] if all_answers else None
     headline = _headline(report, worst)
     mark = _mark(report, worst)
     start = f"{mark} "  # a terminal has room for it
     first, *rest = _wrapped(f"{start}{headline}", "", "  ", 3, width)
     yield from (Marked(first.removeprefix(start), mark), *rest)
-    fields = [*_fields(report, found, places)] if found else [*_quiet(report)]
+    fields = [*_fields(report, all_answers, places)] if all_answers else [*_quiet(report)]
     fields += [*_hidden(worst.cell, report, hidden)] if worst is not None else []
-    fields += [_Field("also", _also(other)) for other in found[1 : 1 + MAX_ALSO]]
+    fields += [_Field("also", _also(other)) for other in all_answers[1 : 1 + MAX_ALSO]]
     fields += [_Field("why", reason) for reason in _reasons(report, worst)]
     fields += [_Field("next", worst.command)] if worst is not None and worst.command else []
     fields += _capsules(report.cells, paths[0])
@@ -164,8 +164,8 @@ def _headline(report: Report, worst: Answer | None) -> str:
         return _same(report)
     releases = f"{worst.before} → {worst.after}" if worst.before else _all_of(worst, report)
     variant = f" {', '.join(worst.variants)}" if len(report.rows) > 1 else ""
-    known = " (known: listed as expected)" if worst.is_known else ""
-    line = f"{worst.model}{variant}  {releases}: {worst.change}{known}"
+    suffix = " (known: listed as expected)" if worst.is_known else ""
+    line = f"{worst.model}{variant}  {releases}: {worst.change}{suffix}"
     return "; ".join((line, *passing(report)))
 
 

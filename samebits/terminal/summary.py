@@ -26,13 +26,13 @@ def summary(report: Report, paths: Sequence[Path], width: int = 0) -> list[str]:
     and lines to paste never are.
     """
     lines = [*to_paste(report), *_capsules(report, paths[0]), where(paths)]
-    said = sentences(report)
+    head = sentences(report)
     if width:
         broken = (
-            textwrap.wrap(x, width, subsequent_indent="  ", break_on_hyphens=False) for x in said
+            textwrap.wrap(x, width, subsequent_indent="  ", break_on_hyphens=False) for x in head
         )
-        said = [*chain.from_iterable(broken)]
-    return [*map(visible, lines), *said, *next_command(report)]
+        head = [*chain.from_iterable(broken)]
+    return [*map(visible, lines), *head, *next_command(report)]
 
 
 def where(paths: Sequence[Path]) -> str:

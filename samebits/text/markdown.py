@@ -84,8 +84,8 @@ def clip(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     words = text[:limit].rpartition(" ")[0]
-    kept = words if len(words) > limit // 2 else text[: limit - 1]
-    return f"{kept.rstrip(' .,;:(…')}…"
+    cut = words if len(words) > limit // 2 else text[: limit - 1]
+    return f"{cut.rstrip(' .,;:(…')}…"
 
 
 def brief(text: str, limit: int) -> str:

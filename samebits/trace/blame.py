@@ -71,8 +71,8 @@ class Blamed:
         result = self.candidate.graph.value(self.candidate.sink).hash
         graph = self.reference.graph
         for suspect in self.reference.suspects:
-            given = (graph.value(v).hash for v in graph.op(suspect.op).inputs)
-            if suspect.source is None and result in given:
+            inputs = (graph.value(v).hash for v in graph.op(suspect.op).inputs)
+            if suspect.source is None and result in inputs:
                 return suspect
         return None
 

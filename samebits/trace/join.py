@@ -144,7 +144,7 @@ class View:
     def choices(self) -> list[Suspect]:
         """Return the operations before the sink that take known numbers by indices that are not known."""
         graph = self.graph
-        found: list[Suspect] = []
+        suspects: list[Suspect] = []
         pending, visited = [self.sink], {self.sink}
         while pending:
             index = graph.producer(pending.pop())
@@ -153,11 +153,11 @@ class View:
             data = graph.data_inputs(index)
             indices = (v for v in graph.op(index).inputs if graph.is_index(v))
             if data and all(map(self.exists, data)) and not all(map(self.exists, indices)):
-                found.append(Suspect(index))
+                suspects.append(Suspect(index))
             new = [v for v in data if v not in visited and not self.exists(v)]
             visited.update(new)
             pending += new
-        return sorted(found)
+        return sorted(suspects)
 
     def _backward_slice(self, sink: int) -> set[int]:
         """Return the operations that reach the sink through values that are not known.

@@ -44,8 +44,8 @@ def be_first_for_oom_killer() -> None:
 def end_orphans(jobs: Collection[int]) -> None:
     """Kill the processes that this one inherited, and their descendants, until none is left.
 
-    A child in another session whose id is not in ``known`` is inherited, because every job starts
-    a session.
+    A child in another session that is none of ``jobs`` is inherited, because every job starts a
+    session.
     """
     deadline = time.monotonic() + _MAX_SECONDS
     while (orphans := _orphans(jobs)) and time.monotonic() < deadline:

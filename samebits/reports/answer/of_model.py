@@ -92,10 +92,10 @@ def answers(report: Report) -> list[Answer]:
     New differences precede those that the matrix file lists, and rounding is last. A model's worst one precedes the
     second one of any other model. Models that have none are left out.
     """
-    found = [_joined(same, report) for same in grouped(_ways(report.rows), _same_way).values()]
-    found.sort(key=lambda answer: _rank(answer, report))
-    first = {answer.model: answer for answer in reversed(found)}
-    return sorted(found, key=lambda a: (is_quiet(a), a.is_known, a is not first[a.model]))
+    joined = [_joined(same, report) for same in grouped(_ways(report.rows), _same_way).values()]
+    joined.sort(key=lambda answer: _rank(answer, report))
+    first = {answer.model: answer for answer in reversed(joined)}
+    return sorted(joined, key=lambda a: (is_quiet(a), a.is_known, a is not first[a.model]))
 
 
 def answer(report: Report) -> Answer | None:
@@ -188,7 +188,7 @@ def _answer(
 ) -> Answer:
     row = rows[0]
     side_of = side(cell, row, report, stacks)
-    other = cell.reference if cell.reference != cell.cell else None
+    reference = cell.reference if cell.reference != cell.cell else None
     return Answer(
         cell,
         stacks,
@@ -199,7 +199,7 @@ def _answer(
         side_of,
         remedy(cell, side_of, rows, report),
         command(cell, _first_stack(cell, stacks[0], row), row, report),
-        distinct(other.stack, report) if other is not None else "",
+        distinct(reference.stack, report) if reference is not None else "",
         distinct(cell.cell.stack, report),
     )
 

@@ -77,10 +77,10 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
-        kept = _unchanged(rows[0]) or cell.reference.stack
+        old = _unchanged(rows[0]) or cell.reference.stack
         if cell.expected:
-            return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows, report)}"
-        return f"{_use(kept, cell, rows, report)} until you know which side is right"
+            return f"Transformers {version(old, report)} keeps the old numbers{_but(old, rows, report)}"
+        return f"{_use(old, cell, rows, report)} until you know which side is right"
     return ""
 
 
@@ -158,8 +158,8 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
 
 
 def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> str:
-    other = cell.reference.stack if cell.reference is not None else stack
-    left = other if stack == cell.cell.stack else cell.cell.stack
+    reference = cell.reference.stack if cell.reference is not None else stack
+    left = reference if stack == cell.cell.stack else cell.cell.stack
     verb = "Stay with" if left in _later(stack, report) else "Use"
     return f"{verb} transformers {version(stack, report)}{_but(stack, rows, report)}"
 
@@ -201,9 +201,9 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
     later = _later(stack, report)  # nobody who stays with a release loads what one of these saved
-    found = {f.code for f in _accusing(stack, rows) if f.saver not in later} & raising
+    accused = {f.code for f in _accusing(stack, rows) if f.saver not in later} & raising
     own = (cell for row in rows for cell in row.cells if cell.cell.stack == stack)
-    codes = found - explaining_codes(own) - _OF_ONE_STEP
+    codes = accused - explaining_codes(own) - _OF_ONE_STEP
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
 
 
@@ -214,9 +214,11 @@ def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     first, *others = [sound(row, report) for row in rows]
     if both := [stack for stack in first if all(stack in other for other in others)]:
         return both[-1]
-    other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
-    is_faulty = other in faults(rows[0], report) or any(_runs_nowhere(other, row) for row in rows)
-    return "" if is_faulty or _raises_alike(other, cell, rows[0]) else other
+    opposite = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+    is_faulty = opposite in faults(rows[0], report) or any(
+        _runs_nowhere(opposite, row) for row in rows
+    )
+    return "" if is_faulty or _raises_alike(opposite, cell, rows[0]) else opposite
 
 
 def _raises_alike(stack: str, cell: CellResult, row: Row) -> bool:

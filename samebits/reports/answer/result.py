@@ -47,11 +47,11 @@ def result(report: Report, *, with_limits: bool = True) -> str:
 def _of_many(report: Report) -> str:
     counts = _counts(report)
     new = [*_phrases(counts[False])]
-    known = [*_phrases(counts[True])]
+    expected = [*_phrases(counts[True])]
     quiet = ", ".join([*_phrases(counts[False], _QUIET), *_alone(report)])
-    parts = [f"{'new: ' if known else ''}{', '.join(new)}"] if new else []
-    if known:
-        parts += [f"{'' if new else 'nothing new; '}known: {', '.join(known)}"]
+    parts = [f"{'new: ' if expected else ''}{', '.join(new)}"] if new else []
+    if expected:
+        parts += [f"{'' if new else 'nothing new; '}known: {', '.join(expected)}"]
     parts += [quiet] if quiet else []
     text = "; ".join(parts) or "nothing was compared"
     if report.exit_code == INCOMPLETE:
@@ -78,9 +78,9 @@ def _of_one(report: Report) -> str:
         passes = report.exit_code in (PASS, UNASKED)
         whole = "both releases" if len(report.stacks) == 2 else "every release that has it"
         return f"{same(report)} in {whole}" if passes else _why(report)
-    known = "known: " if worst.is_known else ""
+    prefix = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
-    return f"{known}{releases}{worst.change}"
+    return f"{prefix}{releases}{worst.change}"
 
 
 def same(report: Report) -> str:
@@ -111,10 +111,10 @@ def _counts(report: Report) -> dict[bool, Counter[Verdict]]:
     counts: dict[bool, Counter[Verdict]] = {False: Counter(), True: Counter()}
     for cells in models.values():
         failing = [cell for cell in cells if not cell.verdict.passes or is_everywhere(cell)]
-        known = [cell for cell in cells if cell.verdict is Verdict.EXPECTED]
-        worst = _worst(failing) or _worst(known) or _worst(cells)
+        expected = [cell for cell in cells if cell.verdict is Verdict.EXPECTED]
+        worst = _worst(failing) or _worst(expected) or _worst(cells)
         if worst is not None:
-            counts[not failing and bool(known)][worst] += 1
+            counts[not failing and bool(expected)][worst] += 1
     return counts
 
 

@@ -12,9 +12,9 @@ SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d]|[a-z]\w*_)")
 
 def first_sentences(text: str, limit: int) -> str:
     """Return the first sentences of a text that fit, the first one in any case."""
-    kept = ""
+    fitting = ""
     for sentence in SENTENCE.split(on_one_line(text)):
-        if kept and len(kept) + len(sentence) + 1 > limit:
+        if fitting and len(fitting) + len(sentence) + 1 > limit:
             break
-        kept = f"{kept} {sentence}".strip()
-    return kept
+        fitting = f"{fitting} {sentence}".strip()
+    return fitting

@@ -121,11 +121,11 @@ def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
     for cell in row.cells:
         if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED, Verdict.UNSTABLE):
             continue
-        found = side(cell, row, report)
-        if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
-            named = found.codes or (found.by,)
-            both = _called_wrong(cell, report) if found.by == report.matrix else ()
-            for stack in dict.fromkeys((found.wrong, *both)):
+        of_cell = side(cell, row, report)
+        if of_cell.wrong and (of_cell.codes or cell.judged is not Verdict.UNSTABLE):
+            named = of_cell.codes or (of_cell.by,)
+            both = _called_wrong(cell, report) if of_cell.by == report.matrix else ()
+            for stack in dict.fromkeys((of_cell.wrong, *both)):
                 reasons.setdefault(stack, {}).update(dict.fromkeys(named))
     for cell in row.cells:
         reasons.setdefault(cell.cell.stack, {}).update(dict.fromkeys(_shared(cell, row, report)))
@@ -157,8 +157,8 @@ def _works(
 def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
     """Return the defects that explain a verdict, each with the stack that has it."""
     texts = {text.code: text for text in report.rules}
-    found = {(e.code, e.stack): None for e in cell.explained_by if e.code in texts}
-    return [(texts[code], stack) for code, stack in found]
+    pairs = {(e.code, e.stack): None for e in cell.explained_by if e.code in texts}
+    return [(texts[code], stack) for code, stack in pairs]
 
 
 def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Side:
@@ -280,15 +280,15 @@ def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:
         return Side()
     if not has_started(cell):
         return Side(why=f"not known: nothing ran in {release(stack, report)}")
-    other = release(cell.reference.stack, report)
+    reference = release(cell.reference.stack, report)
     if cell.judged is Verdict.FAILED and raises(cell.reference.stack, row):
         if cell.rest is None and (phases := raised_in_part(cell.reference.stack, row)):
-            why = f"{release(stack, report)} raises before it computes anything, {other} in {phases} alone"
+            why = f"{release(stack, report)} raises before it computes anything, {reference} in {phases} alone"
             return Side(stack, (), why)
-        return Side(why=f"neither: {release(stack, report)} raises, and so does {other}")
+        return Side(why=f"neither: {release(stack, report)} raises, and so does {reference}")
     what = "raises" if cell.judged is Verdict.FAILED else "does not repeat its own results"
     runs = "runs" if cell.judged is Verdict.FAILED else "does"
-    return Side(stack, (), f"{release(stack, report)} {what}, {other} {runs}")
+    return Side(stack, (), f"{release(stack, report)} {what}, {reference} {runs}")
 
 
 def has_started(cell: CellResult) -> bool:
@@ -419,10 +419,10 @@ def _by_reason(cell: CellResult, report: Report) -> Side:
     claims = [reason for reason in reasons if _claimed(reason, cell, report)]
     # several claims leave room for a sentence each
     limit = _MAX_REASON if len(claims) < 2 else 0
-    said = " ".join(first_sentences(reason, limit) for reason in claims or reasons[-1:])
+    statement = " ".join(first_sentences(reason, limit) for reason in claims or reasons[-1:])
     wrong = _called_wrong(cell, report)
     worst = cell.cell.stack if cell.cell.stack in wrong else "".join(wrong)
-    return Side(worst, (), f"{report.matrix}: {said}", report.matrix)
+    return Side(worst, (), f"{report.matrix}: {statement}", report.matrix)
 
 
 def _called_wrong(cell: CellResult, report: Report) -> list[str]:
@@ -477,10 +477,10 @@ def _config_numbers(cell: CellResult) -> Iterator[tuple[str, str, str]]:
         if _is_number(fact.candidate):
             now.setdefault(key, {})[str(fact.candidate)] = None
     for key, values in now.items():
-        known = before.get(key, set())
-        new = [value for value in values if value not in known]
-        if new and known:
-            yield key[1], ", ".join(sorted(known)), ", ".join(new)
+        earlier = before.get(key, set())
+        new = [value for value in values if value not in earlier]
+        if new and earlier:
+            yield key[1], ", ".join(sorted(earlier)), ", ".join(new)
 
 
 def _part(field: str) -> str:

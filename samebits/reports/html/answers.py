@@ -92,24 +92,24 @@ class Answers:
                 stacks.setdefault(key, {})[cell.faulty(finding)] = None
         explaining = explaining_codes(cells)
         own = {cell.cell.stack for cell in cells}
-        known = [
+        entries = [
             Known(finding, (*stacks[key],), finding.code in explaining, own.isdisjoint(stacks[key]))
             for key, finding in findings.items()
         ]
-        known += self._of_reference(cells, row, {finding.code for finding in findings.values()})
-        return sorted(known, key=self._rank)
+        entries += self._of_reference(cells, row, {finding.code for finding in findings.values()})
+        return sorted(entries, key=self._rank)
 
     def said(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""
         if cell.judged in _QUIET:
             return [("", cell.headline)]
-        found = of_cell(cell, self._report)
+        answer = of_cell(cell, self._report)
         named = [
-            ("", found.change),
-            ("Since", found.start),
-            ("Where", found.where),
-            ("Which side is right", found.side.why),
-            ("What to do", found.do),
+            ("", answer.change),
+            ("Since", answer.start),
+            ("Where", answer.where),
+            ("Which side is right", answer.side.why),
+            ("What to do", answer.do),
         ]
         named += [("Decides", rounded_ulp(cell.deciding.what))] if cell.deciding else []
         named += [("Differs first", rounded_ulp(cell.first.what))] if cell.first else []

@@ -166,8 +166,8 @@ class Outcome(NamedTuple):
     @property
     def source(self) -> Diff | None:
         """The change of source to show at once: of the cause to name."""
-        found = next((each for each in self.causes if each.cause is self.cause), None)
-        return found.source if found else None
+        named = next((each for each in self.causes if each.cause is self.cause), None)
+        return named.source if named else None
 
 
 class NamedChart(NamedTuple):

@@ -165,8 +165,8 @@ def only_model(report: Report) -> str:
 
 def _home(report: Report, addresses: Addresses) -> Page:
     lines = matrix.lines(report, HOME, addresses, Answers(report))
-    found = answers(report)
-    worst = [answer for answer in found if not is_quiet(answer)]
+    all_answers = answers(report)
+    worst = [answer for answer in all_answers if not is_quiet(answer)]
     n_models = len({answer.model for answer in worst})
     n_shown = next(n for n in (len(worst), n_models, SOME_SUMMARIES) if n <= MAX_SUMMARIES)
     body = _body(
@@ -183,7 +183,9 @@ def _home(report: Report, addresses: Addresses) -> Page:
         beside=_beside(report, HOME, addresses),
         summaries=summaries(report, HOME, addresses)[:n_shown],
         n_more=len(worst) - n_shown,
-        rounding=[(name, addresses.page(HOME, model_page(name))) for name in only_rounding(found)],
+        rounding=[
+            (name, addresses.page(HOME, model_page(name))) for name in only_rounding(all_answers)
+        ],
         most=MAX_NAMES,
         pair=upgrade.default_pair(report),
         legend=legend(report),

@@ -70,11 +70,11 @@ def to_do(report: Report) -> Markdown:
 
 def beside_the_verdict(report: Report) -> Markdown:
     """Return the defects that explain no verdict, with their remedies; may be empty."""
-    found = [defect for defect in defects(report) if not needs_nothing(defect.text)]
-    repaired = [defect for defect in found if defect.since == "repaired"]
-    needed = [defect for defect in found if defect.since != "repaired"]
+    shown = [defect for defect in defects(report) if not needs_nothing(defect.text)]
+    repaired = [defect for defect in shown if defect.since == "repaired"]
+    needed = [defect for defect in shown if defect.since != "repaired"]
     released = of_releases(report)
-    if not found and not released:
+    if not shown and not released:
         return EMPTY
     titles = join((text_with_code(plain_title(defect.text)) for defect in repaired), "; ")
     return page(

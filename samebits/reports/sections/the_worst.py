@@ -32,12 +32,12 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
 
     A report of one model has all answers about it.
     """
-    found = answers(report)
+    all_answers = answers(report)
     is_one = len(report.models) == 1
-    differing = [answer for answer in found if is_one or not is_quiet(answer)]
+    differing = [answer for answer in all_answers if is_one or not is_quiet(answer)]
     groups = [*grouped(differing, _words).values()]
     shown = groups if most is None else _of_each_kind(groups, most)
-    if not found:
+    if not all_answers:
         return EMPTY
     n_more = len(differing) - sum(map(len, shown))
     more = fill("{}: {}.", plural(n_more, "more difference"), link("all verdicts", "verdicts.md"))
@@ -46,7 +46,7 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
             heading(2, "What changed, the worst first"),
             table(["model", *_HEADERS], [[_models(group), *_line(group[0])] for group in shown]),
             more if n_more else EMPTY,
-            EMPTY if is_one else _rounding(found),
+            EMPTY if is_one else _rounding(all_answers),
         ]
     )
 
@@ -77,8 +77,8 @@ def _of_each_kind(groups: list[list[Answer]], most: int) -> list[list[Answer]]:
 
 def of_model(rows: Sequence[Row], report: Report) -> Markdown:
     """Return the answers about one model, by the releases that differ in the same way."""
-    found = answers(report.model_copy(update={"rows": tuple(rows)}))
-    lines = [[_releases(answer, len(rows) > 1), *_line(answer)] for answer in found]
+    all_answers = answers(report.model_copy(update={"rows": tuple(rows)}))
+    lines = [[_releases(answer, len(rows) > 1), *_line(answer)] for answer in all_answers]
     return page([table(["releases", *_HEADERS], lines), _beside(rows, report)])
 
 
