@@ -31,13 +31,13 @@ def library_class(project: Project, source: Source, node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and is_super(node.value):
         if node.attr != "forward":
             return ""
-        bases = [b for b in project.family(entry)[1] if b.startswith("transformers.")]
-        own = [c for c in project.family(entry)[0][1:] if c.method("forward")]
+        bases = [b for b in project.family(entry).outside if b.startswith("transformers.")]
+        own = [c for c in project.family(entry).own[1:] if c.method("forward")]
         return bases[0] if len(bases) == 1 and not own else ""
     name = _attribute(source, node)
     if not name:
         return ""
-    for ancestor in project.family(entry)[0]:
+    for ancestor in project.family(entry).own:
         held = list(_held(ancestor, name))
         if held:
             return held[0] if len(set(held)) == 1 else ""

@@ -64,6 +64,25 @@ class Class(NamedTuple):
         return None
 
 
+class Family(NamedTuple):
+    """A class with its ancestors."""
+
+    own: list[Class]
+    """The class, and its ancestors in the project."""
+    outside: set[str]
+    """The bases outside of the project: the dotted name of one of transformers, the name in the file of any other."""
+
+    @property
+    def names_outside(self) -> set[str]:
+        """The last parts of the names of ``outside``."""
+        return {name.rpartition(".")[2] for name in self.outside}
+
+    def method(self, name: str) -> Function | None:
+        """Return a method of the class, or of the nearest ancestor in the project that has it."""
+        methods = (each.method(name) for each in self.own)
+        return next((method for method in methods if method is not None), None)
+
+
 class Project:
     """The files of one folder, or of one command, that import each other."""
 
@@ -73,7 +92,7 @@ class Project:
         self._by_name: dict[str, list[Class]] = {}
         for entry in self.classes:
             self._by_name.setdefault(entry.name, []).append(entry)
-        self._ancestors: dict[int, tuple[list[Class], set[str]]] = {}
+        self._families: dict[int, Family] = {}
 
     def nodes(self, kind: type[_Node]) -> Iterator[tuple[Source, _Node]]:
         """Yield every node of one kind, with its file."""
@@ -105,32 +124,25 @@ class Project:
         nodes = (node for _, node in self.nodes(ast.Attribute) if isinstance(node.ctx, ast.Load))
         return {node.attr for node in nodes if not is_super(node.value)}
 
-    def family(self, entry: Class) -> tuple[list[Class], set[str]]:
-        """Return a class with its ancestors in the project, and the bases outside of it.
-
-        A base of transformers has its dotted name; any other has the name in the file.
-        """
-        cached = self._ancestors.get(id(entry.node))
+    def family(self, entry: Class) -> Family:
+        """Return a class with its ancestors in the project, and the bases outside of it."""
+        cached = self._families.get(id(entry.node))
         if cached is not None:
             return cached
-        own: list[Class] = [entry]
-        outside: set[str] = set()
-        self._ancestors[id(entry.node)] = (own, outside)
+        family = self._families[id(entry.node)] = Family([entry], set())
         for base in entry.node.bases:
             parent = self.resolve(entry.source, base)
             if parent is None:
-                outside.add(entry.source.dotted(base) or "?")
-                continue
-            if parent.node is entry.node:
-                continue
-            classes, bases = self.family(parent)
-            own += [c for c in classes if c not in own]
-            outside |= bases
-        return own, outside
+                family.outside.add(entry.source.dotted(base) or "?")
+            elif parent.node is not entry.node:
+                ancestors = self.family(parent)
+                family.own.extend(c for c in ancestors.own if c not in family.own)
+                family.outside.update(ancestors.outside)
+        return family
 
     def is_model(self, entry: Class) -> bool:
         """Return True for a class that derives from a model class of transformers."""
-        return any(map(is_library_model, self.family(entry)[1]))
+        return any(map(is_library_model, self.family(entry).outside))
 
     @cached_property
     def makes_classes(self) -> bool:
@@ -148,7 +160,7 @@ class Project:
         """
         if self.makes_classes:
             return False
-        outside = self.family(entry)[1]
+        outside = self.family(entry).outside
         names = {name.rpartition(".")[2] for name in outside if name.startswith("transformers.")}
         foreign = {n for n in outside if not n.startswith("transformers.")}
         harmless = {"nn.Module", "torch.nn.Module", "ABC", "abc.ABC", "object"}
@@ -159,7 +171,7 @@ class Project:
 
     def has_generation(self, entry: Class) -> bool:
         """Return True if a class derives from ``GenerationMixin``, itself or by a class of the project."""
-        return any(name.rpartition(".")[2] == "GenerationMixin" for name in self.family(entry)[1])
+        return "GenerationMixin" in self.family(entry).names_outside
 
     @cached_property
     def models(self) -> list[Class]:
@@ -169,7 +181,7 @@ class Project:
     @cached_property
     def configs(self) -> list[Class]:
         """The classes that derive from a config class of transformers."""
-        return [c for c in self.classes if any(map(is_config, self.family(c)[1]))]
+        return [c for c in self.classes if any(map(is_config, self.family(c).outside))]
 
     @cached_property
     def loaded(self) -> list[Class]:
@@ -184,8 +196,7 @@ class Project:
 
     def own_load(self, entry: Class) -> Function | None:
         """Return the ``from_pretrained`` of a model that makes and fills it, with nothing of transformers' own."""
-        methods = (c.method("from_pretrained") for c in self.family(entry)[0])
-        own = next((method for method in methods if method is not None), None)
+        own = self.family(entry).method("from_pretrained")
         if own is None or any(map(is_super, ast.walk(own))):
             return None
         called = {ast.unparse(n.func) for n in ast.walk(own) if isinstance(n, ast.Call)}
@@ -205,7 +216,7 @@ class Project:
 
     def _has_only_generate(self, entry: Class) -> bool:
         """Return True for a model of another package that has generate() from transformers, and nothing else."""
-        outside = {name.rpartition(".")[2]: name for name in self.family(entry)[1]}
+        outside = {name.rpartition(".")[2]: name for name in self.family(entry).outside}
         is_foreign = any(not n.startswith(("torch.", "transformers.")) for n in outside.values())
         return is_foreign and "GenerationMixin" in outside and not self.is_model(entry)
 
@@ -237,7 +248,7 @@ class Project:
 
     def subclasses(self, entry: Class) -> list[Class]:
         """Return the classes of the project that derive from a class."""
-        return [c for c in self.classes if c != entry and entry in self.family(c)[0]]
+        return [c for c in self.classes if c != entry and entry in self.family(c).own]
 
     def is_part(self, entry: Class) -> bool:
         """Return True if another class of the project makes one, and no auto class loads it."""
@@ -263,7 +274,7 @@ class Project:
 
     def declared(self, entry: Class, name: str) -> tuple[Class, ast.expr] | None:
         """Return the class that sets a class attribute, this one or an ancestor, with the value."""
-        for each in self.family(entry)[0]:
+        for each in self.family(entry).own:
             value = each.attribute(name)
             if value is not None:
                 return each, value

@@ -191,7 +191,7 @@ def _packed_heads(project: Project) -> Iterator[Problem]:
         owner = source.class_of(node)
         if not name.endswith(f".{_SDPA}") or owner is None or not node.args:
             continue
-        family = project.family(Class(source, owner))[0] if is_self(node.args[0]) else ()
+        family = project.family(Class(source, owner)).own if is_self(node.args[0]) else ()
         if not any(n.attr == "num_key_value_groups" for c in family for n in stores(c.node)):
             continue
         yield problem(

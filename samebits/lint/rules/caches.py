@@ -413,7 +413,7 @@ def _renamed_fields(project: Project) -> Iterator[Problem]:
             if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         }
         old = fields & _OLD_NAMES
-        bases = {base.rpartition(".")[2] for base in project.family(entry)[1]}
+        bases = project.family(entry).names_outside
         if not old or "cache" in fields or "ModelOutput" not in bases:
             continue
         yield problem(
@@ -429,7 +429,7 @@ def _uncounted(project: Project) -> Iterator[Problem]:
     """Find a config class from which generate() cannot make a cache, as nothing says how many layers it gets."""
     named: dict[int, Class] = {}
     for entry in project.models:
-        forward, family = entry.method("forward"), project.family(entry)[0]
+        forward, family = entry.method("forward"), project.family(entry).own
         if forward is None or not _generates(project, entry) or project.is_part(entry):
             continue
         own = any(mentions(c.node, name) for c in family for name in _WITHOUT_CACHE)
@@ -454,7 +454,7 @@ def _windowed(project: Project) -> Iterator[Problem]:
     seen: set[int] = set()
     for entry in project.models:
         window = _window(project.checkpoint(entry.source) or {})
-        sources = {c.source.path: c.source for c in project.family(entry)[0]}
+        sources = {c.source.path: c.source for c in project.family(entry).own}
         text = "\n".join(source.text for source in sources.values())
         if (
             window is None
@@ -536,24 +536,25 @@ _COUNTS = ("num_layers", "n_layers", "n_layer", "n_blocks", "depth")
 
 def _generates(project: Project, entry: Class) -> bool:
     """Return True for a class that generates, by its name, its bases or a method of its own."""
-    own, outside = project.family(entry)
-    if any(c.method(_PREPARE) for c in own):
+    family = project.family(entry)
+    if family.method(_PREPARE) is not None:
         return True
-    return any(name.endswith((*_HEADS, "GenerationMixin")) for name in {entry.name} | outside)
+    names = {entry.name} | family.outside
+    return any(name.endswith((*_HEADS, "GenerationMixin")) for name in names)
 
 
 def _unknown_positions(project: Project) -> Iterator[Problem]:
     """Find a forward to which the library's preparation of inputs passes positions that it does not take."""
     for entry in project.models:
-        classes = project.family(entry)[0]
-        prepares = any(c.method(name) for c in classes for name in (_PREPARE, "generate"))
-        forward = next((f for c in classes if (f := c.method("forward")) is not None), None)
+        family = project.family(entry)
+        prepares = any(map(family.method, (_PREPARE, "generate")))
+        forward = family.method("forward")
         if prepares or forward is None or not project.has_generation(entry):
             continue
         is_known = project.only_base_model(entry, of_models=True)
         takes = forward.args.kwarg is not None or _NO_POSITIONS in argument_names(forward)
         if is_known and not takes and not forward.decorator_list:
-            source = next(c for c in classes if c.method("forward") is forward).source
+            source = next(c for c in family.own if c.method("forward") is forward).source
             yield problem(
                 source,
                 forward,

@@ -479,7 +479,7 @@ def _namesake(project: Project, entry: Class) -> Iterator[Problem]:
     loaded = str(written.get("AutoConfig")) if isinstance(written, dict) else ""
     if entry.name not in project.loaded_as(entry.source):
         return
-    for base in project.family(entry)[1]:
+    for base in project.family(entry).outside:
         match = _OF_ONE_MODEL.fullmatch(base.rpartition(".")[2])
         name = f"{match[1]}Config" if match is not None else ""
         if is_library_model(base) and name == loaded.rpartition(".")[2]:

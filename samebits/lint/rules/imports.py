@@ -287,10 +287,10 @@ def _no_generation(project: Project) -> Iterator[Problem]:
             continue
         if not project.only_base_model(entry) or project.has_generation(entry):
             continue
-        classes, _ = project.family(entry)
-        if any(c.method("generate") for c in classes) or project.subclasses(entry):
+        family = project.family(entry)
+        if family.method("generate") is not None or project.subclasses(entry):
             continue
-        prepares = any(c.method("prepare_inputs_for_generation") for c in classes)
+        prepares = family.method("prepare_inputs_for_generation") is not None
         if prepares and project.loaded_as(entry.source):
             continue  # auto classes add the mixin
         if project.is_part(entry):
@@ -446,8 +446,7 @@ def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
         return owner is not None and project.is_model(Class(source, owner))
     entry = project.resolve(source, node)
     if entry is not None:
-        overridden = any(c.method("from_pretrained") for c in project.family(entry)[0])
-        return project.is_model(entry) and not overridden
+        return project.is_model(entry) and project.family(entry).method("from_pretrained") is None
     name = source.from_library(node)
     last = name.rpartition(".")[2]
     return is_library_model(name) or last.startswith("AutoModel")

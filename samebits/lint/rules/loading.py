@@ -59,7 +59,7 @@ def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
 
 def constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
     """Return ``__init__`` and the methods that it calls on self, of the class and its ancestors."""
-    family = project.family(entry)[0]
+    family = project.family(entry).own
     methods: list[tuple[Class, Function]] = []
     todo = ["__init__"]
     while todo:

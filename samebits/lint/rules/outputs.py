@@ -154,8 +154,7 @@ def _without_method(project: Project, entry: Class) -> str:
     if project.only_base_model(entry, of_models=True) and not project.has_generation(entry):
         # the auto classes add it only to a class that has the method
         needs.append("derive the head from GenerationMixin")
-    methods = (c.method("forward") for c in project.family(entry)[0])
-    forward = next((method for method in methods if method is not None), None)
+    forward = project.family(entry).method("forward")
     is_closed = forward is not None and forward.args.kwarg is None
     if forward is not None and is_closed and _OWN_POSITIONS not in argument_names(forward):
         needs.append(
@@ -182,8 +181,7 @@ def _dropped(project: Project) -> Iterator[Problem]:
         taken = method.args.kwarg if method is not None else None
         if method is None or taken is None or guarded(entry.source, method):
             continue
-        forwards = (c.method("forward") for c in project.family(entry)[0])
-        forward = next((each for each in forwards if each is not None), None)
+        forward = project.family(entry).method("forward")
         if forward is not None and not _gives_hidden_states(entry.source, forward):
             continue
         if any(is_constant(n, _HIDDEN) for n in ast.walk(method)):
@@ -219,11 +217,11 @@ def _is_looked_up(source: Source, node: ast.AST) -> bool:
 def _no_mask(project: Project) -> Iterator[Problem]:
     """Find methods that use the attention mask of generate() as if there was always one."""
     for entry in project.models:
-        classes = project.family(entry)[0]
-        if any(c.method("get_encoder") for c in classes):
+        family = project.family(entry)
+        if family.method("get_encoder") is not None:
             continue  # generate() of an encoder-decoder keeps the mask
-        forwards = [forward for c in classes if (forward := c.method("forward")) is not None]
-        if forwards and _MASK not in argument_names(forwards[0]):
+        forward = family.method("forward")
+        if forward is not None and _MASK not in argument_names(forward):
             continue  # and so does that of a forward without one
         for name in _BETWEEN_STEPS:
             method = entry.method(name)
@@ -428,8 +426,7 @@ def _methods(project: Project) -> Iterator[Problem]:
 def _own_tokenizers(project: Project) -> Iterator[Class]:
     """Yield the tokenizers that the project writes itself."""
     for entry in project.classes:
-        bases = {base.rpartition(".")[2] for base in project.family(entry)[1]}
-        if not bases.isdisjoint(_TOKENIZERS):
+        if not project.family(entry).names_outside.isdisjoint(_TOKENIZERS):
             yield entry
 
 

@@ -175,7 +175,7 @@ def _lost_base(project: Project) -> Iterator[Problem]:
             continue
         if keyword(call, "rope_theta") or guarded(source, call):
             continue
-        if not all(map(is_base_config, project.family(entry)[1])):
+        if not all(map(is_base_config, project.family(entry).outside)):
             continue
         start = source.span(call.args[0] if call.args else call.keywords[0])[0]
         yield problem(

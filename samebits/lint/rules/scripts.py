@@ -262,13 +262,13 @@ def _base(project: Project, source: Source, node: ast.Attribute) -> str:
     if owner is None:
         return ""
     entry = Class(source, owner)
-    own = any(e.method(node.attr) or e.attribute(node.attr) for e in project.family(entry)[0])
+    own = any(e.method(node.attr) or e.attribute(node.attr) for e in project.family(entry).own)
     return "" if own else _library_base(project, entry)
 
 
 def _library_base(project: Project, entry: Class) -> str:
     """Return the only base of a class outside of the project, if it is the library's; else ''."""
-    outside = project.family(entry)[1]
+    outside = project.family(entry).outside
     if project.makes_classes or len(outside) != 1:
         return ""
     base = next(iter(outside))

@@ -15,7 +15,7 @@ from samebits.lint.syntax import argument_names, inside, own_attribute, stores
 def _base_called_too_early(project: Project) -> Iterator[Problem]:
     """Find a base class that is called before what its call of get_vocab() needs is set."""
     for entry in project.classes:
-        bases, call = project.family(entry)[1], entry.base_init()
+        bases, call = project.family(entry).outside, entry.base_init()
         if call is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
             continue
         if guarded(entry.source, call):
@@ -56,7 +56,7 @@ def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
 def _pad_without_side(project: Project) -> Iterator[Problem]:
     """Find a _pad() that does not take the side that every call of the base class hands it."""
     for entry in project.classes:
-        bases = project.family(entry)[1]
+        bases = project.family(entry).outside
         method = entry.method("_pad")
         if method is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
             continue

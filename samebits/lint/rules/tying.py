@@ -41,20 +41,12 @@ def _tie(project: Project, entry: Class) -> tuple[str, str] | None:
 
 def _returned(project: Project, entry: Class, method: str) -> str | None:
     """Return ``model.embed_tokens`` for a method that only returns ``self.model.embed_tokens``."""
-    for owner in project.family(entry)[0]:
-        function = owner.method(method)
-        if function is None:
-            continue
-        body = [n for n in function.body if not _is_docstring(n)]
-        if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
-            words = ast.unparse(body[0].value)
-            if (
-                words.startswith("self.")
-                and words.removeprefix("self.").replace(".", "").isidentifier()
-            ):
-                return words.removeprefix("self.")
+    function = project.family(entry).method(method)
+    body = [n for n in function.body if not _is_docstring(n)] if function is not None else []
+    if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         return None
-    return None
+    owner, _, path = ast.unparse(body[0].value).partition(".")
+    return path if owner == "self" and path.replace(".", "").isidentifier() else None
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -65,13 +57,13 @@ def _no_post_init(project: Project) -> Iterator[Problem]:
     for entry in project.loaded:
         if not project.only_base_model(entry, of_models=True) or project.subclasses(entry):
             continue
-        family = project.family(entry)[0]
-        inits = [init for c in family if (init := c.method("__init__")) is not None]
-        if not inits or any(_calls(c, "post_init") for c in family):
+        family = project.family(entry)
+        init = family.method("__init__")
+        if init is None or any(_calls(c, "post_init") for c in family.own):
             continue
         if "PreTrained" in entry.name or project.is_part(entry):
             continue
-        attributes = inside(inits[0], ast.Attribute)
+        attributes = inside(init, ast.Attribute)
         if not any(is_super(n.value) and n.attr == "__init__" for n in attributes):
             continue
         where = entry.method("__init__")
@@ -116,7 +108,7 @@ def _finishes(project: Project, entry: Class) -> bool:
     """Return True if ``__init__`` calls what ties the weights of a model that is made."""
     return any(
         _calls(each, name)
-        for each in project.family(entry)[0]
+        for each in project.family(entry).own
         for name in ("post_init", "init_weights")
     )
 
@@ -147,15 +139,15 @@ def _untied(project: Project) -> Iterator[Problem]:
     for entry in project.models:
         if not project.only_base_model(entry) or project.subclasses(entry):
             continue
-        family = project.family(entry)[0]
-        if any(c.attribute("_tied_weights_keys") is not None for c in family):
+        family = project.family(entry)
+        if any(c.attribute("_tied_weights_keys") is not None for c in family.own):
             continue
-        if any(c.method(m) for c in family for m in ("tie_weights", "_tie_weights")):
+        if any(map(family.method, ("tie_weights", "_tie_weights"))):
             continue
         head = entry.method("get_output_embeddings")
         if head is None or _returned(project, entry, "get_output_embeddings") is None:
             continue
-        if not any(c.method("get_input_embeddings") for c in family):
+        if family.method("get_input_embeddings") is None:
             continue
         if not _ties(project, entry):
             continue
