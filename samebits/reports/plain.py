@@ -145,13 +145,23 @@ def mended(cells: Iterable[CellResult], report: Report) -> dict[str, tuple[str, 
 
 
 def remedy_as_seen(text: RuleText, cells: Iterable[CellResult]) -> str:
-    """Return what a page says of the names that the evidence of these cells has, else its remedy."""
+    """Return what a page says of the names that the evidence of these cells has, else its remedy.
+
+    Where some findings have no such name, the remedy stands first, and then what the others need.
+    """
     if text.kind == "crash":  # such a page lists names of an exception
         return text.remedy
-    shown = (finding for cell in cells for finding in cell.findings if finding.code == text.code)
-    lines = " ".join(line for each in shown for line in (each.where, *each.evidence))
-    steps = ", and ".join(replacements(text, lines).values())
-    return f"{steps[:1].upper()}{steps[1:]}." if steps else text.remedy
+    shown = [finding for cell in cells for finding in cell.findings if finding.code == text.code]
+    steps = {f.where: replacements(text, " ".join((f.where, *f.evidence))) for f in shown}
+    if not all(steps.values()):
+        named = (f"for {w}, {step}" for w, all_of in steps.items() for step in all_of.values())
+        return " ".join((text.remedy, *map(_sentence, named)))
+    each = dict.fromkeys(step for named in steps.values() for step in named.values())
+    return _sentence(", and ".join(each)) if each else text.remedy
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def replacements(text: RuleText, words: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, Im
 from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
-from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.finding import ROPE_TABLES, Finding, Step
 from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
@@ -918,6 +918,26 @@ def remedy_of_a_lost_tie(**facts):
     shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.DIVERGED)
     (text,) = texts(["SB404"])
     return remedy_as_seen(text, [shown.model_copy(update={"findings": (found,)})])
+
+
+def remedy_of_arguments(*names):
+    """Return what a report says to do where forward ignores these arguments."""
+    found = tuple(
+        Finding(code="SB926", where=f"forward({name}=…)", evidence=("4.57: other numbers",))
+        for name in names
+    )
+    shown = cell("m", Variant(dtype="float32", attention="default"), "5.x", Verdict.IDENTICAL)
+    return remedy_as_seen(texts(["SB926"])[0], [shown.model_copy(update={"findings": found})])
+
+
+def test_what_mends_one_argument_is_no_remedy_of_another():
+    """Eager attention gives T5 of 5.x its attentions, and no head_mask."""
+    general = texts(["SB926"])[0].remedy
+    eager = 'load with `attn_implementation="eager"`.'
+    assert remedy_of_arguments("head_mask") == general
+    assert remedy_of_arguments("output_attentions").lower() == eager
+    both = remedy_of_arguments("head_mask", "output_attentions")
+    assert both == f"{general} For forward(output_attentions=…), {eager}"
 
 
 @pytest.mark.parametrize("kind", ["dict", "list", None])

@@ -310,6 +310,19 @@ def test_a_loaded_tensor_overwritten_by_a_constant():
     assert facts["restored_without"] == [], "no step of the load did it"
 
 
+def test_numbers_that_a_quantizer_computes_of_codes_are_no_lost_tensor():
+    """As an FP8 checkpoint on a CPU: 5.x makes plain numbers of it. Without a quantizer other bytes are a loss."""
+    codes = {"proj.bias": torch.arange(8, dtype=torch.int8)}
+    quantised = {"quantization_config": {"quant_method": "none that transformers knows"}}
+    for more, config, is_lost in (
+        (codes, quantised, False),
+        (codes, {}, True),
+        ({}, quantised, True),
+    ):
+        facts = integrity("overwritten", more=more, **config)["tensors"]["proj.bias"]
+        assert facts.get("ignored", False) is is_lost, (more, config)
+
+
 def test_a_row_of_a_loaded_tensor_that_init_weights_overwrites_by_a_constant():
     """As `weight.data[padding_idx].zero_()` in code of before 5.x."""
     facts = integrity("a row zeroed by init")["tensors"]["proj.weight"]

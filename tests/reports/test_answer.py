@@ -152,6 +152,17 @@ def test_what_every_release_raises_is_mended_in_the_model_or_its_inputs(phase, d
     assert answer(one(shared)).do.startswith(do)
 
 
+def test_a_defect_that_every_release_has_is_not_said_of_the_reference_alone():
+    """A T5 with more decoder layers: the reference has the verdict, and each release raises."""
+    failure = raised("greedy short", "IndexError", "list index out of range")
+    lacking = (Explanation(code="SB716", where="cache_utils.py:776", stack=OLD),)
+    cell = of(OLD, Verdict.FAILED, failure=failure, rest=Verdict.REFERENCE, explained_by=lacking)
+    shared = cell.model_copy(update={"shared_failures": (failure,)})
+    rules = texts(["SB716"])
+    assert answer(one(cell, rules=rules)).side.why.startswith(f"{OLD} raises: the cache has fewer")
+    assert answer(one(shared, rules=rules)).side.why.startswith("every release raises: the cache ")
+
+
 @pytest.mark.parametrize(
     ("phases", "do"),
     [
@@ -319,6 +330,14 @@ def test_since_when_names_the_last_release_without_it_and_where_it_ends():
     assert found.since == "since 5.1 (5.0 is the last without it)"
     gone = one(diverged(step("logits", 1.0, 1.0), stack="5.0"), of("5.9", Verdict.IDENTICAL))
     assert answer(gone).since == "since 5.0 (4.57 is the last without it; gone in 5.9)"
+
+
+def test_what_a_machine_lacks_begins_in_no_release():
+    """FP8 weights on a CPU: 4.57 asks for a GPU, and 5.24 does without."""
+    lacking = of(OLD, Verdict.NOT_FINISHED, open_reason="this machine has no GPU")
+    report = one(lacking, of(NEW, Verdict.REFERENCE))
+    assert answer(report).since == ""
+    assert answer(one(of("5.0", Verdict.FAILED), of(NEW, Verdict.IDENTICAL))).since
 
 
 def test_a_release_that_was_not_measured_is_not_said_to_have_it():

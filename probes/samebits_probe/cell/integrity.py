@@ -325,6 +325,8 @@ class Judge:
         self.unused = set(load_facts.signals["weights"]["unused"])
         self.checkpoint = Checkpoint.of_or_none(load_facts.source)
         self.stored_dtypes = self.checkpoint.dtypes() if self.checkpoint is not None else {}
+        config = written.stated(load_facts.source, "config.json")
+        self.holds_codes = config.get("quantization_config") is not None
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
@@ -349,6 +351,8 @@ class Judge:
         stored = self.checkpoint.tensor(key)
         plain = is_plain(stored) and is_plain(state.tensor)
         if not plain or _would_be_same(stored, state.tensor):
+            return {}
+        if self.holds_codes and _are_numbers_of_codes(stored, state.tensor):
             return {}
         return {"ignored": True} | ({"stored_as": key} if key != name else {})
 
@@ -497,6 +501,12 @@ def _layout_text(facts: Facts, name: str) -> str:
 def _same_key(name: str, key: str, prefix: str) -> bool:
     """Return True if a reported key means the tensor, with or without the base model's prefix."""
     return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
+
+
+def _are_numbers_of_codes(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Return True if a quantizer may have computed the tensor from one byte per number, and from scales."""
+    is_wider = tensor.is_floating_point() and tensor.element_size() > 1
+    return is_wider and stored.element_size() == 1 and stored.dtype is not torch.bool
 
 
 def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -210,8 +210,8 @@ def _since(
     """Return in which release it begins, and where it ends."""
     if is_everywhere(cell):
         return f"in {EVERY_RELEASE}"
-    if is_reference(cell) or len(row.cells) < 2:
-        return ""
+    if is_reference(cell) or len(row.cells) < 2 or cell.judged is Verdict.NOT_FINISHED:
+        return ""  # what a machine lacks begins in no release
     present = [c for c in row.cells if c.judged is not Verdict.ABSENT]
     order = [each.cell.stack for each in present]
     first, last = order.index(stacks[0]), order.index(stacks[-1])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from samebits.compare.describe import some
+from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.failing import failing_signals
 from samebits.findings.rule import RAISED
 from samebits.findings.rulebook import plain_title
@@ -22,6 +23,7 @@ from samebits.reports.answer.known_fixes import blamed
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
+from samebits.reports.stories import EVERY_RELEASE
 
 _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
 """Kind of a finding -> what it says of a release."""
@@ -186,7 +188,8 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     if _may_be_design(cell):
         return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
-    faulty = f"{release(stacks[0], report)} {verb}"
+    at = EVERY_RELEASE if is_everywhere(cell) else release(stacks[0], report)
+    faulty = f"{at} {verb}"
     is_alike = cell.judged in (Verdict.UNSTABLE, Verdict.FAILED) and stacks[0] in group
     if is_alike and len(group) > 1:
         faulty = f"{listed([*group], report)} {'raise' if verb == 'raises' else 'are wrong'}"
