@@ -2,12 +2,13 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import torch
 import transformers
 from samebits_probe.jobs import auto
-from samebits_probe.model import choice, composite, inputs, repairs
+from samebits_probe.model import choice, composite, inputs, repairs, timm_towers
 
 COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
 N_DRAWN = 4
@@ -139,6 +140,77 @@ def test_a_tower_of_patches_has_their_grid():
 def test_an_encoder_of_sounds_has_a_mask():
     for name in known("audioflamingo3_encoder"):
         assert "input_features_mask" in arguments(name)
+
+
+def test_patches_are_squares_with_their_channels_last_or_have_a_row_dimension():
+    for name in known("inkling2_vision"):
+        squares, grid = arguments(name).values()
+        assert squares.ndim == 4
+        assert int(grid.prod()) == len(squares)
+    for name in known("paddleocr_vl_vision"):
+        patches, grid = arguments(name).values()
+        assert patches.shape[:2] == (1, int(grid.prod()))
+
+
+def test_a_text_alone_is_not_missed_where_others_have_what_forward_requires():
+    """Of a picture and of series: that samebits cannot make them was wrong."""
+    required = {
+        "blip-2": "pixel_values",
+        "instructblip": "qformer_input_ids",
+        "instructblipvideo": "qformer_input_ids",
+        "patchtst": "past_values",
+        "time_series_transformer": "past_time_features",
+        "videoprism": "pixel_values_videos",
+    }
+    for name in known(*required):
+        made = auto.make(name, 1)
+        assert not made.missed, f"{name}: {made.missed}"
+        assert all(required[name] in kwargs for _, kwargs in made.prompts), name
+    for name in known("qwen2_5_omni_dit"):
+        assert "which samebits cannot make" in auto.make(name, 1).refused
+
+
+def test_a_sound_as_it_is_stands_beside_a_text_and_alone():
+    for name in known("pe_audio", "fastspeech2_conformer_with_hifigan"):
+        assert arguments(name), name
+    sound = arguments("speech-encoder-decoder")
+    assert sound["input_values"].ndim == 2
+    assert choice.DECODER in sound
+
+
+class Family:
+    """Stands in for timm: an architecture of two families, and of one that is small as it is."""
+
+    @staticmethod
+    def create_model(name, *, pretrained, embed_dim=4096, depth=1, num_heads=1, img_size=8, **more):
+        if more or (name == "nets" and embed_dim != 4096):
+            raise TypeError
+        made = torch.nn.Linear(embed_dim, 4096 if name != "small" else 8)
+        made.num_features = embed_dim
+        return made
+
+
+def test_a_large_tower_of_timm_is_made_small_by_arguments_that_its_family_takes():
+    before = sys.modules.get("timm")
+    sys.modules["timm"] = Family
+    try:
+        tower = {"architecture": "vit", "model_args": {"depth": 9}, "hidden_size": 4096}
+        made = {
+            n: timm_towers.smaller({"vision_config": tower | {"architecture": n}}, "")
+            for n in ("vit", "nets", "small")
+        }
+        own = timm_towers.smaller(
+            {"architecture": "small", "model_args": None}, 'x.model_args["embed_dim"]'
+        )
+    finally:
+        sys.modules.pop("timm") if before is None else sys.modules.update(timm=before)
+    vision = made["vit"]["vision_config"]
+    assert vision["hidden_size"] == vision["model_args"]["embed_dim"] < 4096
+    assert vision["model_args"]["depth"] == 2
+    assert not made["nets"]
+    assert not made["small"]
+    assert own["model_args"]["embed_dim"] == vision["hidden_size"]
+    assert not timm_towers.smaller({"vision_config": tower}, "")  # timm is not installed
 
 
 def test_a_plain_image_stays_as_it_is():

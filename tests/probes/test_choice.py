@@ -403,3 +403,4 @@ def test_a_spectrogram_beside_text_has_a_shape_where_the_config_says_it():
     assert chosen("input_ids input_features", clap) == ("input_ids", "input_features")
     unknown = {"text_config": TEXT, "audio_config": {"num_mel_bins": 64}}
     assert "cannot tell the shape" in reason("input_ids input_features", unknown)
+    assert chosen("input_ids input_values", unknown) == ("input_ids", "input_values")

@@ -138,6 +138,22 @@ def test_a_nested_text_part_is_the_one_that_shrinks():
     assert made["vision_config"] == vision | {"depth": 2, "out_hidden_size": 64}
 
 
+def test_a_tower_whose_width_follows_from_its_name_keeps_it():
+    """Gemma 3n's has a vocabulary, and was narrowed as a text: no image was fed."""
+    tower = {"model_type": "v", "hidden_size": 2048, "vocab_size": 128, "model_args": None}
+    made = next(shrink.plans({"model_type": "vl", "vision_config": tower}, {})).config
+    assert made["vision_config"]["hidden_size"] == 2048
+    tower.pop("model_args")
+    made = next(shrink.plans({"model_type": "vl", "vision_config": tower}, {})).config
+    assert made["vision_config"]["hidden_size"] < 2048
+
+
+def test_logits_of_fewer_tokens_than_the_vocabulary_has_stay_fewer():
+    """Inkling 2 makes the rest negative infinity: of a vocabulary smaller than its logits it makes no model."""
+    made = plans(LLAMA | {"unpadded_vocab_size": LLAMA["vocab_size"] - 50})[0]
+    assert 10 < made["unpadded_vocab_size"] < made["vocab_size"]
+
+
 def test_a_narrow_inner_size_is_a_multiple_of_four():
     """Products of experts refuse 58 columns of float32: their rows are no whole groups of 16 bytes."""
     apart = plans(LLAMA | {"intermediate_size": 58 * 64})[0]

@@ -20,7 +20,7 @@ import torch
 import transformers
 
 from samebits_probe.jobs import inputs as jobs_inputs
-from samebits_probe.model import composite, forks, outputs, repairs, scale, shrink
+from samebits_probe.model import composite, forks, outputs, repairs, scale, shrink, timm_towers
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
@@ -396,7 +396,7 @@ def make(
     default = _default(config_class)
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
-    limits = Limits(seed, given or {})
+    limits = Limits(seed, _given(cls, default, given or {}))
     made = _of_plans(classes, default, limits, refusals)
     if not _is_fed(made) and (groups := _GROUPS.search(str([*refusals]))):
         limits = limits._replace(multiple=int(groups[1]))
@@ -404,6 +404,14 @@ def make(
     if made is None:
         raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
     return made
+
+
+def _given(cls: Any, default: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config that no plan changes: those that are given, and small towers of timm."""
+    _merge(whole := copy.deepcopy(default), given)
+    fixed = timm_towers.smaller(whole, _source(cls))
+    _merge(fixed, given)
+    return fixed
 
 
 def _of_plans(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
+import transformers
 
 from samebits_probe.model import (
     alone,
@@ -115,15 +116,22 @@ class Chooser:
         self.keeper = Keeper(job["store"]["root"], _LIMIT, [])
 
     def _traits(self) -> choice.Traits:
-        main_input = getattr(self.model_class, "main_input_name", choice.TOKENS)
         return choice.traits_of(
             load.plain_config(self.config),
-            main=main_input if isinstance(main_input, str) else choice.TOKENS,
+            main=self._main_input(),
             vocabulary=inputs.vocabulary(self.tokens),
             generates=generates(self.model_class),
             series=series_shapes.shapes_of(self.config, self.signature),
             named=named.names(self.model_class, self.signature, self.config),
         )
+
+    def _main_input(self) -> str:
+        """Return the name of the main input; that of its encoder for a class that names none that samebits makes."""
+        own = getattr(self.model_class, "main_input_name", choice.TOKENS)
+        encoder = transformers.MODEL_MAPPING.get(type(getattr(self.config, "encoder", None)), None)
+        if own in choice.MAIN_INPUTS or encoder is None:
+            return own if isinstance(own, str) else choice.TOKENS
+        return str(getattr(encoder, "main_input_name", own))
 
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of one that stands for all."""
@@ -162,6 +170,7 @@ class Chooser:
         facts = {"tensors": self._refs(made.tensors), "constants": made.constants}
         return facts | {"real_rows": made.real_rows()}
 
+    @cache  # noqa: B019  a process has one of these
     def beside(self) -> Fact:
         """Return prompts with an image, a video, a sound or a series, for a model that takes one."""
         if series_shapes.main(self.signature):
@@ -205,6 +214,12 @@ class Chooser:
         kinds = multimodal.kinds(self.config, self.signature, ())
         ways = [way for kind in kinds if isinstance(way := self._way(kind), media_way.Way)]
         return ways[0].no_text if ways and all(way.no_text for way in ways) else ""
+
+    def _require_no_other(self) -> None:
+        """Raise DoesNotApply if prompts with an image, a sound or a series have what forward requires."""
+        fed = [name for name, fact in self.beside().items() if "tensors" in fact]
+        if fed:
+            raise DoesNotApply(f"forward requires what other prompts have: {', '.join(fed)}")
 
     def _prompted(self) -> Fact:
         """Return prompts of what to find in an image, for a model that is told so."""
@@ -320,6 +335,7 @@ class Chooser:
             arguments = choice.arguments(self.signature, self.traits)
         except DoesNotApply:
             if self._alone is None:
+                self._require_no_other()
                 raise
             return tuple(layout.main for layout in self._alone.layouts)
         is_plain = arguments == (choice.TOKENS,) and choice.MASK in self.signature.names

@@ -37,7 +37,7 @@ from samebits_probe.model.tensor import hash_or_none
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 
-_GRID = "grid_thw"
+_GRIDS = ("grid_thw", "image_grid_thw")
 _VECTORS, _WAVE = "hidden_states", "input_values"
 _KINDS = ("image", "video", "audio")
 _LENGTH, _SAMPLES = 12, 3200
@@ -145,12 +145,14 @@ def _numbers(model: Any, kwargs: Tensors) -> tuple[Any, ...]:
 def _candidates(config: Any, signature: Signature) -> Iterator[Alone]:
     """Yield what to try, the likeliest first."""
     names = signature.names
-    if _GRID in names:
+    for grid in filter(names.__contains__, _GRIDS):
         main = PIXELS if PIXELS in names else _VECTORS
-        for layout in patch_layouts(main, _GRID, 1, config, signature):
+        for layout in patch_layouts(main, grid, 1, config, signature):
             yield Alone((layout,))
     for kind in _KINDS:
         for layout in layouts_of(kind, config, signature):
+            if layout.main in names and _WAVE in names:  # a video with its sound
+                yield Alone((layout, Layout(_WAVE, (1, _SAMPLES))))
             if layout.main in names:
                 yield Alone((layout, *_like(layout, signature)))
     if _WAVE in names:

@@ -24,7 +24,9 @@ IMAGE_PLACES = "image_embeds_position_mask"
 PIXELS = "pixel_values"
 IMAGE_NAMES = (PIXELS, "pixel_values_images", "image_patches")
 """Parameters for an image: the second is Video-LLaVA's in earlier releases, the third Fuyu's."""
-VALUES = (PIXELS, "input_features", "input_values")
+WAVE = "input_values"
+"""A sound as it is: its shape is a number of samples."""
+VALUES = (PIXELS, "input_features", WAVE)
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
 """Main inputs that samebits can make, in order of preference."""
@@ -364,7 +366,7 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
         return (TOKENS, PIXELS)
     if traits.text_and_audio and main == TOKENS:
         sounds = [name for name in VALUES[1:] if name in signature.names]
-        if sounds and traits.has_spectrogram:
+        if sounds and (traits.has_spectrogram or sounds[0] == WAVE):
             return (TOKENS, sounds[0])
         if sounds:
             raise NotFed(

@@ -27,6 +27,7 @@ _STACKED = 4
 """Frames that are one vector where no field says how many: a delta and a stack of two each, as of Granite Speech."""
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
+_FRAMES_OF_PATCHES = ("temporal_patch_size", "patch_temporal")
 _SECONDS = 1.5
 """Seconds between temporal patches: not 1, the default of forwards that take them, and no whole number."""
 
@@ -115,13 +116,18 @@ def patch_layouts(
     channels, patch = _channels(vision), _patch(vision)
     merges_of = ("spatial_merge_size", "merge_size")
     merge = any_number(vision, merges_of) or number(config, "spatial_merge_size") or 2
-    frames = any_number(vision, ("temporal_patch_size", "patch_temporal")) or 1
+    frames = any_number(vision, _FRAMES_OF_PATCHES) or 1
     grid = (steps, _GRID[0] * merge, _GRID[1] * merge)
     beside: Beside = ((grid_argument, (3,), grid),)
     if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
         beside = (*beside, (merges, (), merge))
     for row in ((channels * frames * patch**2,), (channels * patch**2,), (channels, patch, patch)):
         yield Layout(argument, (math.prod(grid), *row), joined=True, beside=beside)
+    yield Layout(argument, (math.prod(grid), channels, patch, patch), beside=beside)
+    # one square for each token of the text, which the grid counts, as Inkling 2's
+    tokens, side = (steps, *_GRID), patch * merge
+    square = (math.prod(tokens), side, side, channels)
+    yield Layout(argument, square, joined=True, beside=((grid_argument, (3,), tokens),))
 
 
 def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
@@ -149,6 +155,9 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         for images in ((), (1,), (tiles,)):
             more = tuple((name, (*images, *other)) for name, other in others)
             yield Layout(pixels, (*images, *image), beside=beside, more=more)
+    if frames := any_number(vision, _FRAMES_OF_PATCHES):  # one block for each token, as Inkling's
+        blocks = (math.prod(_GRID), frames, patch, patch, channels)
+        yield Layout(pixels, blocks, joined=True)
     if vision is config:
         yield Layout(pixels, (math.prod(_GRID), channels * patch**2), are_patches=True)
     if "spatial_shapes" in signature.names:
@@ -221,7 +230,8 @@ def image_size(vision: Any, config: Any) -> tuple[int, int]:
     """Return height and width of an image, from the config of its part or of the model."""
     sizes = (getattr(one, "image_size", None) for one in (vision, config))
     of_input = number(vision, "input_size") if hasattr(vision, "patch_size") else None  # LayoutLMv3
-    size = next(filter(None, (*sizes, of_input)), 32)
+    of_timm = (getattr(vision, "model_args", None) or {}).get("img_size")
+    size = next(filter(None, (*sizes, of_input, of_timm)), 32)
     if isinstance(size, dict):
         size = (size["height"], size["width"])
     height, width = (size, size) if isinstance(size, int) else tuple(size)

@@ -48,7 +48,7 @@ _NOT_WIDTH = re.compile(
     r"|pooling|context|rope|scaling|version|seed|pinpoints|scale|ratios?$|factor|padding|dilat|divisor|interval"
     r"|pattern|reduction|class_num|num_classes|level|block_size|min_|limit|speakers|steps|period|ignore|queries"
     r"|feat_sizes|feature_sizes|background_size|bucket|extent|lags|cardinal|input_size|n_fft|codebook_size"
-    r"|input_(feat|dim)|spec_size|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
+    r"|input_(feat|dim)|model_in_dim|spec_size|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
 )
 _HEAD_DIM = re.compile(
     r"\w*head_(dim|size)|\w*d_head|d_kv|kv_channels|dim_head|rotary_dim|query_pre_attn_scalar|\w*state_size|d_state|\w*rope_section"

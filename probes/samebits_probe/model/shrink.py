@@ -93,7 +93,7 @@ def plans(config: Config, kept: KeptLayers) -> Iterator[Plan]:
     """Yield smaller configs, the one that keeps most of the code's paths first."""
     for name in ("width and heads apart", "width and heads together", "fewer layers"):
         smaller = copy.deepcopy(config)
-        texts = [part for part in _parts(smaller) if hidden_size(part) and "vocab_size" in part]
+        texts = [part for part in _parts(smaller) if _has_tokens(part) and hidden_size(part)]
         hidden = {hidden_size(part) for part in texts}
         for part in texts:
             _narrow(part, _factors(part, name))
@@ -103,6 +103,11 @@ def plans(config: Config, kept: KeptLayers) -> Iterator[Plan]:
             fewer_experts(part)
         fewer_tokens(smaller)
         yield Plan(name, smaller)
+
+
+def _has_tokens(part: Config) -> bool:
+    """Return True for a part with a vocabulary whose sizes are its own: those of a tower of timm follow from its name."""
+    return "vocab_size" in part and "model_args" not in part
 
 
 def _parts(config: Config) -> list[Config]:
@@ -278,6 +283,8 @@ def fewer_experts(part: Config) -> None:
 
 
 _VOCABULARIES = ("vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input", "n_vocab")
+_UNPADDED = "unpadded_vocab_size"
+"""Tokens that logits have, of a vocabulary with some more so that it divides."""
 
 
 def fewer_tokens(config: Config) -> None:
@@ -290,6 +297,8 @@ def fewer_tokens(config: Config) -> None:
         for name in _VOCABULARIES:
             if is_size(part.get(name)):
                 part[name] = _VOCABULARY
+        if is_size(part.get(_UNPADDED)):
+            part[_UNPADDED] = _VOCABULARY - _RESERVED_IDS
     ids = [value for part in parts for value in _special_ids(part)]
     free = [n for n in range(_RESERVED_IDS - 1, 0, -1) if n not in ids]
     new: dict[int, int] = {}
