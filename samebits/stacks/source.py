@@ -169,6 +169,8 @@ def read(text: str) -> Source:
         source = _of_folder(path)
     if source is None or not source.release:
         named = f"{path.name}{f'@{commit[:_SHORT]}' if commit else ''}"
+        if not path.exists():
+            raise StackError(f"there is no folder or file {path.name}")
         if source is not None and "__init__.py" in source.files and not source.text("__init__.py"):
             raise StackError(_LACKING.format(named))
         raise StackError(

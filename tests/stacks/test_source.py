@@ -96,9 +96,17 @@ def test_a_wheel_is_a_source(tmp_path):
     assert wheel.unmet({"numpy": "2.3.1"}, "3.11") == ["numpy>=3 (it has 2.3.1)"]
 
 
-@pytest.mark.parametrize("text", ["{tmp}", "{tmp}/none", "{repo}@" + "0" * 40, "{tmp}/x.whl"])
-def test_what_is_no_source_is_refused(tmp_path, repo, text):
-    with pytest.raises(StackError, match="no source of transformers"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{tmp}", "no source of transformers"),
+        ("{repo}@" + "0" * 40, "no source of transformers"),
+        ("{tmp}/none", "there is no folder or file none$"),
+        ("{tmp}/x.whl", "there is no folder or file x.whl$"),
+    ],
+)
+def test_what_is_no_source_is_refused(tmp_path, repo, text, message):
+    with pytest.raises(StackError, match=message):
         source.read(text.format(tmp=tmp_path, repo=repo))
 
 
