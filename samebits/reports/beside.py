@@ -41,7 +41,10 @@ class Defect(NamedTuple):
 
 
 def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[Defect]:
-    """Return the defects in these cells, by default in all: what a candidate has first, then the worst kind."""
+    """Return the defects in these cells, by default in all: what a candidate has first, then the worst kind.
+
+    Of a kind, what a use of the model shows precedes what only a saved copy has.
+    """
     cells = list(report.cells if cells is None else cells)
     of_models = grouped(cells, lambda cell: cell.cell.model)
     explaining = {model: _mended_codes(shown, report) for model, shown in of_models.items()}
@@ -62,6 +65,7 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
         key=lambda d: (
             _ORDER.index(d.since),
             KINDS.index(d.text.kind),
+            all(finding.of_saving for _, finding in shown[d.text.code]),
             -len(d.models),
             d.text.code,
         ),

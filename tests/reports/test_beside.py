@@ -100,6 +100,29 @@ def test_those_of_a_candidate_come_first_then_the_worst_kind():
     assert [d.text.code for d in found] == ["SB2", "SB3", "SB4", "SB1"]
 
 
+def test_what_a_saved_copy_lacks_stands_behind_what_a_load_shows():
+    """Other tokens of a text concern every user, a key of a copy only who saves one."""
+    report = shown(s5_23="SB10 SB11")
+    both = tuple(RULES[1].model_copy(update={"code": code}) for code in ("SB10", "SB11"))
+    report = report.model_copy(update={"rules": both})
+    assert [d.text.code for d in defects(report)] == ["SB10", "SB11"]
+    first = report.rows[0]
+    saves = {"SB10": "5.23"}
+    cells = tuple(
+        each.model_copy(
+            update={
+                "findings": tuple(
+                    f.model_copy(update={"saver": saves.get(f.code, "")}) for f in each.findings
+                )
+            }
+        )
+        for each in first.cells
+    )
+    rows = (first.model_copy(update={"cells": cells}),)
+    found = defects(report.model_copy(update={"rows": rows}))
+    assert [d.text.code for d in found] == ["SB11", "SB10"]
+
+
 def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
     report = shown(s4_48="SB1", s5_23="SB3 SB2 SB4")
     text = render(report)["report.md"]
