@@ -412,6 +412,33 @@ def _values_in_init(case: Case) -> Iterator[Sighting]:
         yield from _META_READ(case)
 
 
+def _rounded_weights(case: Case) -> Iterator[Sighting]:
+    """Find weights that one side rounds to a dtype which its load does not ask for."""
+    casts = [c for c in (case.ladder.constants if case.ladder else ()) if c.signal == "weights"]
+    for side, other, of_reference in case.sides():
+        load, role = side.signals.load, "reference" if of_reference else "candidate"
+        if load is None or load.requested_dtype.removeprefix("torch.") != _WHOLE:
+            continue
+        weights = side.signals.tensors
+        rounded = {
+            c.name: weights[c.name].ref.dtype
+            for c in casts
+            if c.kind == "cast" and c.coarser == role and c.name in weights
+        }
+        names = [name for name, dtype in rounded.items() if dtype in _HALVES]
+        if names:
+            dtypes = " and ".join(sorted({rounded[name] for name in names}))
+            lines = (
+                f"{side.cell.stack} asks for {_WHOLE} and holds in {dtypes}: {some(names, _MAX_SHOWN)}",
+                f"{other.cell.stack} holds {'them' if names[1:] else 'it'} whole, of which these are the rounded numbers",
+            )
+            # what diverges has another cause: float64 computes with whole numbers on both sides
+            of_prompts = () if case.has_diverged else None
+            yield Sighting(names[0], lines, of_reference=of_reference, of_prompts=of_prompts)
+
+
+_WHOLE, _HALVES = "float32", frozenset({"bfloat16", "float16"})
+
 RULES = (
     Rule("SB301", _unwritten_buffers, explains=UNSTABLE | STORED | COMPUTED),
     Rule("SB302", _unwritten_parameters, explains=UNSTABLE | STORED | COMPUTED),
@@ -428,4 +455,5 @@ RULES = (
     Rule("SB966", _trained_in_one),
     Rule("SB323", _in_index(_converted_tensors), explains=UNSTABLE | STORED),
     Rule("SB322", _unlisted_tensors, explains=UNSTABLE | STORED),
+    Rule("SB980", _rounded_weights, explains=STORED | COMPUTED),
 )

@@ -34,7 +34,7 @@ from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Finding, Step
 from samebits.records.ids import Variant, Verdict
-from samebits.records.ladder import Decider, Ladder, LadderStep
+from samebits.records.ladder import Constant, Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import Draw, LeftBehind, StateSignal
@@ -2242,6 +2242,35 @@ def test_an_argument_of_a_load_that_one_release_drops_is_named(candidate, expect
     sides = [{"from_pretrained(tie_word_embeddings=True)": each} for each in (heeded, candidate)]
     case = Case(used(loads=sides[1]), reference=used("4.48", loads=sides[0]))
     assert codes(case) == expected
+
+
+@pytest.mark.parametrize("coarser", ["reference", "candidate"])
+@pytest.mark.parametrize(
+    ("dtype", "asked", "kind", "expected"),
+    [
+        ("bfloat16", "float32", "cast", ["SB980"]),
+        ("bfloat16", "float32", "changed", []),  # other numbers than the rounded ones
+        ("bfloat16", "bfloat16", "cast", []),  # the other side keeps more than is asked for
+        ("float32", "float32", "cast", []),
+    ],
+)
+def test_a_load_in_float32_that_rounds_weights_is_named(coarser, dtype, asked, kind, expected):
+    def side(stack, dtype):
+        memory = Memory()
+        tensor = weight(memory, values(4), "alpha")
+        tensor = tensor.model_copy(update={"ref": tensor.ref.model_copy(update={"dtype": dtype})})
+        load = LoadFacts(model_class="Llama", requested_dtype=asked, seconds=0.1)
+        return sound(memory, stack, load=load, weights=weights_signal({"alpha": tensor}))
+
+    dtypes = {"reference": "float32", "candidate": "float32", coarser: dtype}
+    cast = Constant(signal="weights", subject=Subject(tensor="alpha"), kind=kind, coarser=coarser)
+    ladder = climbed("rounding").model_copy(update={"constants": (cast,)})
+    case = Case(side("5.x", dtypes["candidate"]), side("4.48", dtypes["reference"]), ladder=ladder)
+    found = [f for f in findings(case) if f.code == "SB980"]
+    assert [f.code for f in found] == expected
+    if found:
+        blamed = {"reference": "4.48", "candidate": "5.x"}[coarser]
+        assert found[0].evidence[0].startswith(blamed)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from samebits_probe.questions.usage import (
     methods,
     names,
     optional,
+    paired,
     usage,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
@@ -1159,3 +1160,43 @@ def test_the_attention_of_models_inside_a_model_is_that_of_a_load_with_eager():
         assert facts == {"eager for all parts": {"parts": whole | {"dinov2": planted}}}
     refused = Subject(made, "base", Path(), {}, lambda: raised(ValueError, print))
     assert attention.attention(refused) == {}
+
+
+class Seeing(torch.nn.Module):
+    """Returns the sums of the ids that each token sees, or takes a mask of another form."""
+
+    def __init__(self, takes):
+        super().__init__()
+        self.takes = takes
+        self.config = transformers.BertConfig()
+
+    def forward(self, input_ids, attention_mask):
+        if self.takes == "rows":
+            attention_mask = attention_mask.expand(1, 1, *input_ids.shape)
+        seen = torch.ones_like(attention_mask) if self.takes == "all" else attention_mask
+        return {"logits": (seen @ input_ids[..., None]).float()}
+
+
+def test_a_mask_of_pairs_of_tokens_is_asked_of_encoders_of_text():
+    fed = {"short": {"input_ids": torch.tensor([[5, 6, 7]])}}
+
+    def answer(takes, head="masked-lm", fed=fed):
+        asked = dict(paired.calls(Subject(Seeing(takes), head, Path(), fed)))
+        return {name: methods.asked(call) for name, call in asked.items()}
+
+    assert answer("pairs") == {paired.PAIRED: {"gave": "the tokens that it shows"}}
+    assert answer("all") == {paired.PAIRED: {"gave": "all tokens are shown"}}
+    assert "refused" in answer("rows")[paired.PAIRED]
+    assert answer("pairs", head="causal-lm") == {}
+    assert answer("pairs", fed={"image": {**fed["short"], "pixel_values": torch.ones(1)}}) == {}
+
+
+def test_bert_takes_a_mask_of_pairs_up_to_4():
+    config = transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    made = transformers.BertModel(config).eval()
+    fed = {"short": {"input_ids": torch.tensor([[5, 6, 7]])}}
+    ((_, call),) = paired.calls(Subject(made, "base", Path(), fed))
+    expected = {"gave"} if transformers.__version__ < "5" else {"refused"}
+    assert methods.asked(call).keys() == expected

@@ -23,6 +23,7 @@ from samebits_probe.questions.usage import (
     gathered,
     modes,
     painted,
+    paired,
     positions,
     returned,
     series,
@@ -81,6 +82,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from codec.calls(model, subject.prompts)
     yield from voice.calls(model)
     yield from painted.calls(model)
+    yield from paired.calls(subject)
     yield from _beside_ids(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
