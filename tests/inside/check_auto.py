@@ -178,6 +178,14 @@ def test_a_sound_as_it_is_stands_beside_a_text_and_alone():
     assert choice.DECODER in sound
 
 
+def test_no_token_of_a_text_is_beyond_the_logits():
+    """A label of it has no logit: no training step of Inkling 2 ran."""
+    config = transformers.LlamaConfig(vocab_size=512)
+    assert max(inputs.seeded_ids("any", 999, config)) > 470
+    config.unpadded_vocab_size = 470
+    assert max(inputs.seeded_ids("any", 999, config)) < 470
+
+
 class Family:
     """Stands in for timm: an architecture of two families, and of one that is small as it is."""
 
