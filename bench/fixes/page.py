@@ -54,9 +54,11 @@ On its misses are built the fields of a part that a config answers itself, an im
 in the counts of patches, and words with boxes, paths or entities for tokenizers that take them. Draw 8 is of the fixes of
 the same clone that no earlier draw had decided, and was opened after it; 8757098be4 was a case of the list above before. On
 its misses are built parts that the caller gives to from_pretrained of a processor, and two videos of different speeds in one
-text. Draw 9 is of a clone that ends on 2026-08-19, and was opened last. On its misses are built stop_strings behind tokens that are
+text. Draw 9 is of a clone that ends on 2026-08-19. On its misses are built stop_strings behind tokens that are
 no words, the heads and sizes in a cache, chunks of a prompt with a cache of the caller, and texts of a processor that name an
-image or a sound that they come without. The figures of cases whose misses were built on
+image or a sound that they come without. Draw 10 is of the same clone, of the fixes that no earlier draw had decided, and was
+opened last. On its misses are built a text with the token of pads inside for classifiers, the kind of a processor's tokenizer, a
+model with its tensors offloaded, and a message of a processor that only calls a tool. The figures of cases whose misses were built on
 earlier show what is kept. Where fewer cases ran than are proven, the run of the draw ended with its time: they are the first ones of the drawn order, none in
 between is left out, and nothing is built on the rest.
 
