@@ -12,6 +12,9 @@ WHOLE_PROMPT, OTHER_PROMPT = (
     "those of the whole prompt",
     "other ones than those of the whole prompt",
 )
+JOINED = "what a text is classified by that has the token of pads inside"
+"""Call whose result is :data:`WHOLE_TEXT`, or :data:`CUT_TEXT`."""
+WHOLE_TEXT, CUT_TEXT = "all of it", "what stands before that token"
 OF_PADDED = "static (one row padded)"
 """Kind of cache of a batch in which one row has padding on its left."""
 LOADED_IN = "from_pretrained(dtype='bfloat16')"

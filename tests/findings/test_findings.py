@@ -43,12 +43,15 @@ from samebits.records.tokenizer import Answer, Encoded
 from samebits.reports.plain import remedy_as_seen
 from samebits_wire.arguments import (
     CHUNKED,
+    CUT_TEXT,
     FIELDS,
     GATHERED,
     HEEDED,
+    JOINED,
     LOADED_IN,
     OTHER_PROMPT,
     WHOLE_PROMPT,
+    WHOLE_TEXT,
 )
 from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
@@ -2310,19 +2313,23 @@ def test_parameters_in_another_dtype_than_the_cell_asks_for_are_named(dtypes, ex
 
 
 @pytest.mark.parametrize(
-    ("reference", "candidate", "expected"),
+    ("call", "right", "wrong", "code"),
     [
-        (WHOLE_PROMPT, OTHER_PROMPT, ["SB963"]),
-        (OTHER_PROMPT, WHOLE_PROMPT, ["SB963"]),
-        (WHOLE_PROMPT, WHOLE_PROMPT, []),
-        (OTHER_PROMPT, "", []),
+        (CHUNKED, WHOLE_PROMPT, OTHER_PROMPT, "SB963"),
+        (JOINED, WHOLE_TEXT, CUT_TEXT, "SB895"),
     ],
 )
-def test_chunks_of_a_prompt_that_change_its_scores_are_named(reference, candidate, expected):
-    sides = [{CHUNKED: {"gave": gave}} for gave in (reference, candidate)]
-    shown = findings(Case(used(methods=sides[1]), reference=used("4.48", methods=sides[0])))
-    assert [found.code for found in shown] == expected
-    assert all(found.of_reference is (reference == OTHER_PROMPT) for found in shown)
+def test_a_call_that_gives_what_is_right_on_one_side_alone_is_named(call, right, wrong, code):
+    def shown(reference, candidate):
+        sides = [
+            used(release, methods={call: {"gave": gave}})
+            for release, gave in (("4.48", reference), ("5.x", candidate))
+        ]
+        return [(f.code, f.of_reference) for f in findings(Case(sides[1], reference=sides[0]))]
+
+    assert shown(right, wrong) == [(code, False)]
+    assert shown(wrong, right) == [(code, True)]
+    assert shown(right, right) == shown(wrong, "") == []
 
 
 ALL_ROWS = {"gave": "all rows"}

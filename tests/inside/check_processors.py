@@ -15,6 +15,8 @@ from typing import TypedDict
 
 import cells
 import numpy as np
+import tiny
+import tokenizers
 import torch
 import transformers
 from raising import raised
@@ -1062,3 +1064,45 @@ def test_tensors_have_the_pixels_of_the_arrays():
     two = made["two images as one tensor"].numpy()
     assert two.shape == (2, *first.shape)
     assert two[0].tobytes() == first.tobytes() != two[1].tobytes()
+
+
+TOOLS = (
+    "{% for message in messages %}a{% if message.tool_calls %}"
+    " {{ message.tool_calls[0].function.name }}{% endif %} {% endfor %}"
+)
+NEEDS_CONTENT = (4, 49) <= tiny.RELEASE < (5, 6)
+"""The defect of ProcessorMixin.apply_chat_template in these releases."""
+
+
+def talking(chat_template):
+    """Return a processor of texts with the release's own conversations."""
+
+    class Talking(transformers.ProcessorMixin):
+        attributes = ("tokenizer",)
+        tokenizer_class = "AutoTokenizer"
+
+        def __init__(self, tokenizer=None, chat_template=None):
+            super().__init__(tokenizer, chat_template=chat_template)
+
+        def __call__(self, text=None, **_options):
+            return self.tokenizer(text)
+
+    words = {"<unk>": 0, "a": 1, "look": 2}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    return Talking(tokenizer, chat_template)
+
+
+def test_a_message_that_calls_a_tool_is_asked_where_the_template_has_them():
+    name = "a conversation with a call of a tool, in one call"
+    assert name not in calls.of("processor", talking("a"), talks=True)
+    own, planted = talking(TOOLS), talking(TOOLS)
+    planted.apply_chat_template = lambda talk, **_options: [said["content"] for said in talk]
+    call = calls.of("processor", own, talks=True)[name]
+    assert "content" in str(raised(KeyError, call.called, planted, call.made()))
+    if NEEDS_CONTENT:
+        assert "content" in str(raised(KeyError, call.called, own, call.made()))
+    else:
+        ids = call.called(own, call.made())["input_ids"]
+        assert np.ravel(ids).tolist() == [1, 1, 2, 1]

@@ -20,6 +20,8 @@ from planting import plant
 from raising import raised
 from samebits_probe.model import forks, load
 from samebits_probe.model.tensor import Keeper
+from samebits_probe.questions.edits.others import OFFLOADED, offloaded
+from samebits_probe.questions.edits.subject import Done, Subject
 from samebits_probe.questions.trainer import added, trainer
 from samebits_probe.questions.trainer.best import best_at_end
 from samebits_probe.questions.trainer.evaluation import evaluated
@@ -40,6 +42,8 @@ DROPS_THE_REST = RELEASE < (4, 52)
 """It counts the steps of whole accumulations alone."""
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
+READS_THE_TABLE = RELEASE < (4, 53)
+"""Its Whisper reads the positions of the encoder without their module."""
 torch.set_num_threads(1)
 
 
@@ -559,7 +563,7 @@ ON_DISK = 'from_pretrained(device_map={"": "disk"})'
 
 
 def placed(kind=transformers.LlamaForCausalLM, **changed):
-    """Return what comes of each place but the disk, and of the disk."""
+    """Return what comes of each load but that onto the disk, and of the disk."""
     added.use(FOLDER)
     folder = tempfile.mkdtemp()
     tiny.made(kind, seed=1, std=0.2, **(tiny.SIZES | changed)).save_pretrained(folder)
@@ -569,9 +573,32 @@ def placed(kind=transformers.LlamaForCausalLM, **changed):
     return answer, answer.pop(ON_DISK, None)
 
 
+class Reaching(transformers.LlamaForCausalLM):
+    """Reads the tensor of a module without the module."""
+
+    def forward(self, *args, **kwargs):
+        torch.ones(1, 16) @ self.model.norm.weight
+        return super().forward(*args, **kwargs)
+
+
+def test_a_forward_that_reads_the_tensor_of_another_module_is_seen_once_it_is_offloaded():
+    answer, _ = placed(Reaching)
+    assert "meta" in answer[OFFLOADED]["raised"]["forward"]
+
+
+def test_the_positions_of_whisper_are_read_by_their_module_where_the_release_does_so():
+    added.use(FOLDER)
+    fed = {"input_features": torch.ones(1, 8, 16), "decoder_input_ids": torch.tensor([[3, 4]])}
+    subject, done = Subject(tiny.whisper(max_source_positions=8), None, fed, Path()), Done()
+    offloaded(subject, subject.forward(), done)
+    assert ("meta" in done.raised["forward"]) is READS_THE_TABLE
+    assert not done.broken
+
+
 def test_a_model_is_the_same_wherever_it_is_placed():
     for ties in (False, True):
         answer, on_disk = placed(tie_word_embeddings=ties)
+        assert answer.pop(OFFLOADED) == {"raised": {"": "", "forward": ""}}
         assert len(answer) == 3
         for facts in (*answer.values(), *([on_disk] if RELEASE >= (5, 15) else [])):
             assert "broken" not in facts, facts
@@ -630,7 +657,7 @@ def test_planted_places_are_seen_and_a_model_that_draws_is_not_asked():
         "outputs",
         "saved tensors",
     }
-    assert [*broken.values()] == [set(), set()]
+    assert [*broken.values()] == [set()] * 3
     answer, _ = placed(WithoutValues)
     assert "no values" in answer["from_pretrained(device_map='auto')"]["broken"]["outputs"]
     assert placed(Drawing) == ({}, None)

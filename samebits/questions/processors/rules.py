@@ -1,4 +1,4 @@
-"""SB83x: rules for what a model's processors make of images, videos and sounds."""
+"""SB83x, SB897 …: rules for what a model's processors make of images, videos and sounds."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from samebits.questions.processors.records import (
 )
 from samebits.text.numbers import number, plural
 
+_WHOLE = "processor"
+"""The part that holds the other ones."""
 _MAX_CASES = 3
 """Cases of one finding that the evidence shows."""
 
@@ -30,12 +32,20 @@ def parts_of(case: Case) -> Iterable[PartComparison]:
     return PROCESSORS.of_both(case.reference, case.capture, comparisons)
 
 
-def _other_settings(case: Case) -> Iterator[Sighting]:
-    """Find settings that the checkpoint's files give alike and the releases do not."""
-    for part in parts_of(case):
-        if part.settings and not part.is_on_demand:
-            lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.settings)
-            yield Sighting(part.part, lines)
+def _other_settings(*, of_whole: bool) -> Check:
+    """Return a check for settings that the checkpoint's files give alike and the releases do not.
+
+    ``of_whole``: those of the processor that holds the parts, which are of its tokenizer.
+    """
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for part in parts_of(case):
+            is_asked = (part.part == _WHOLE) == of_whole and not part.is_on_demand
+            if part.settings and is_asked:
+                lines = tuple(f"{name}: {old} → {new}" for name, old, new in part.settings)
+                yield Sighting(part.part, lines)
+
+    return check
 
 
 def _other_class(case: Case) -> Iterator[Sighting]:
@@ -220,7 +230,8 @@ def _not_asked(name: str, part: ProcessorPart) -> Iterator[tuple[str, str]]:
 
 RULES = (
     Rule("SB830", _other_results("counts")),
-    Rule("SB831", _other_settings),
+    Rule("SB831", _other_settings(of_whole=False)),
+    Rule("SB897", _other_settings(of_whole=True)),
     Rule("SB832", _other_class),
     Rule("SB833", _differing("other function")),
     Rule("SB834", _differing("rounding")),

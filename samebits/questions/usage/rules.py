@@ -1,4 +1,4 @@
-"""SB894, SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963, SB967: rules for common uses around a model, where the release matters and not the model."""
+"""SB894, SB895, SB901 to SB911, SB917 to SB919, SB946, SB956, SB957, SB959 to SB961, SB963, SB967: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from samebits.questions.usage.records import Called, Features, Names, UsageSigna
 from samebits.text.numbers import first_of, number
 from samebits_wire.arguments import (
     CHUNKED,
+    CUT_TEXT,
     FIELDS,
     GATHERED,
     HEEDED,
+    JOINED,
     LOADED_IN,
     NO_LAYERS,
     OTHER_PROMPT,
     WHOLE_PROMPT,
+    WHOLE_TEXT,
 )
 
 T = TypeVar("T")
@@ -328,8 +331,8 @@ def _other_method(case: Case) -> Iterator[Sighting]:
     """Find methods that do something else; those that raise on one side are named by SB931."""
     for call, before, after in _of_both(case, lambda usage: usage.methods):
         gave = (before.gave, after.gave)
-        if call == CHUNKED:
-            continue  # that is of the release, not of the model
+        if call in {CHUNKED, JOINED}:
+            continue  # they have findings of their own
         if call.startswith("generate(") and case.first() is not None:
             continue  # tokens and their times follow from what differs
         if "generate()" in call and case.first() == "inputs":
@@ -351,12 +354,16 @@ def _dropped_keywords(case: Case) -> Iterator[Sighting]:
             yield Sighting(where, side_lines(case, *gave), of_reference=empty[0])
 
 
-def _other_chunks(case: Case) -> Iterator[Sighting]:
-    """Find scores of a prompt that is fed in chunks which are those of the whole prompt on one side alone."""
-    for call, before, after in _of_both(case, lambda usage: usage.methods):
-        gave = before.gave, after.gave
-        if call == CHUNKED and {*gave} == {WHOLE_PROMPT, OTHER_PROMPT}:
-            yield Sighting(call, side_lines(case, *gave), of_reference=after.gave == WHOLE_PROMPT)
+def _right_once(asked: str, right: str, wrong: str) -> Check:
+    """Return a check for a call that gives what is right on one side alone, such as scores of a prompt in chunks."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for call, before, after in _of_both(case, lambda usage: usage.methods):
+            gave = before.gave, after.gave
+            if call == asked and {*gave} == {right, wrong}:
+                yield Sighting(call, side_lines(case, *gave), of_reference=after.gave == right)
+
+    return check
 
 
 def _not_gathered(case: Case) -> Iterator[Sighting]:
@@ -454,7 +461,8 @@ _RULES = (
     Rule("SB946", _other_method),
     Rule("SB890", _dropped_keywords),
     Rule("SB956", _doing_otherwise(lambda usage: usage.settings)),
-    Rule("SB963", _other_chunks),
+    Rule("SB963", _right_once(CHUNKED, WHOLE_PROMPT, OTHER_PROMPT)),
+    Rule("SB895", _right_once(JOINED, WHOLE_TEXT, CUT_TEXT)),
     Rule("SB894", _not_gathered),
     Rule("SB960", _doing_otherwise(lambda usage: usage.loads)),
     Rule("SB324", _unheeded_dtype, explains=STORED),

@@ -134,6 +134,15 @@ def test_a_planted_difference_is_named(code):
     assert codes(PLAIN, PLANTED[code]) == {code}
 
 
+def test_a_processor_whose_tokenizer_is_slow_in_one_release_is_named():
+    slow, fast = (
+        signal(part="processor", settings={"tokenizer.is_fast": is_fast})
+        for is_fast in ("false", "true")
+    )
+    assert codes(slow, fast) == codes(fast, slow) == {"SB897"}
+    assert codes(fast, fast) == codes(fast, signal(part="processor")) == set()
+
+
 @pytest.mark.parametrize("code", PLANTED)
 def test_a_side_has_no_finding_against_itself(code):
     assert codes(PLANTED[code], PLANTED[code]) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import importlib.util
 import json
 import re
@@ -183,6 +184,17 @@ def placed(subject: Subject, arguments: Mapping[str, Any], plain: Tensors, done:
     more = sorted(after.keys() - before.keys())
     if names := [name for name in more if tensor_hash(after[name]) not in contents]:
         done.broken["names"] = ", ".join(names[:MAX_NAMES])
+
+
+OFFLOADED = "accelerate.cpu_offload(model)"
+
+
+def offloaded(subject: Subject, plain: Tensors, done: Done) -> None:
+    """Run a model whose modules have their tensors only while they run: what reads those of another one raises."""
+    accelerate: Any = importlib.import_module("accelerate")  # only the job of Trainer has it
+    twin = done.step(EDIT, lambda: accelerate.cpu_offload(copy.deepcopy(subject.model)))
+    if twin is not None:
+        _compare(subject, twin, plain, done)
 
 
 def _has_accelerate() -> bool:

@@ -404,6 +404,10 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
             samples.png_file, _converse_of_file
         )
     at_once["a conversation of text alone, in one call"] = Call(list, _converse_in_text)
+    if "tool_calls" in str(getattr(processor, "chat_template", "")):
+        at_once["a conversation with a call of a tool, in one call"] = Call(
+            lambda: None, _converse_with_a_tool
+        )
     return calls | at_once
 
 
@@ -590,6 +594,18 @@ def _converse_in_text(processor: Any, parts: list[dict[str, Any]]) -> Any:
     if not calls:
         raise NotAsked("apply_chat_template does not call the processor")
     return made
+
+
+def _converse_with_a_tool(processor: Any, _none: Any) -> Any:
+    """Return what the template makes of a message that calls a tool and has no content, as models give them."""
+    called = {"name": "look", "arguments": {"at": "it"}}
+    answer = {"role": "assistant", "tool_calls": [{"type": "function", "function": called}]}
+    return processor.apply_chat_template(
+        [*_message(()), answer, *_message(())],
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
 
 
 def _converse_of_file(processor: Any, content: bytes) -> Any:

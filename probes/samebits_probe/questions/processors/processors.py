@@ -245,8 +245,14 @@ def _described(kind: str, processor: Any) -> dict[str, Any]:
     return {
         "class_name": type(processor).__name__,
         "backend": calls.backend_of(processor),
-        "settings": {} if kind == "processor" else _settings(processor),
+        "settings": _kind_of_tokenizer(processor) if kind == "processor" else _settings(processor),
     }
+
+
+def _kind_of_tokenizer(processor: Any) -> dict[str, str]:
+    """Return whether the tokenizer of a processor is a fast one; its class has another name in other releases."""
+    is_fast = getattr(getattr(processor, "tokenizer", None), "is_fast", None)
+    return {} if is_fast is None else {"tokenizer.is_fast": json.dumps(bool(is_fast))}
 
 
 def _settings(processor: Any) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from samebits_probe.model import load
 from samebits_probe.model.tensor import same_tensors
 from samebits_probe.process import progress
-from samebits_probe.questions.edits.others import PLACES, placed
+from samebits_probe.questions.edits.others import OFFLOADED, PLACES, offloaded, placed
 from samebits_probe.questions.edits.subject import Done, Subject, Tensors, state
 
 Facts = dict[str, Any]
@@ -31,13 +33,16 @@ def places(model: Any, source: load.Source, kwargs: Facts) -> dict[str, Facts]:
         return {}
     if not (same_tensors(state(plain), state(again)) and same_tensors(*outputs)):
         return {}
-    return {
-        call: _asked(Subject(plain, source, kwargs, Path()), call, outputs[0]) for call in PLACES
+    subject = Subject(plain, source, kwargs, Path())
+    asks: dict[str, Callable[..., None]] = {
+        call: partial(placed, arguments=arguments) for call, arguments in PLACES.items()
     }
+    asks[OFFLOADED] = offloaded
+    return {call: _asked(subject, ask, outputs[0]) for call, ask in asks.items()}
 
 
-def _asked(subject: Subject, call: str, plain: Tensors) -> Facts:
+def _asked(subject: Subject, ask: Callable[..., None], plain: Tensors) -> Facts:
     done = Done()
     with tempfile.TemporaryDirectory() as folder, done.leaving_out():
-        placed(subject._replace(folder=Path(folder)), PLACES[call], plain, done)
+        ask(subject._replace(folder=Path(folder)), plain=plain, done=done)
     return done.content()

@@ -114,7 +114,7 @@ def _are_near(made: torch.Tensor, expected: torch.Tensor, share: float = _NEAR) 
 def _rejected(subject: Subject) -> str:
     """Return whether a model that takes back what its assistant proposes computes what it computes alone."""
     model = subject.model
-    _demand_float32(model)
+    demand_float32(model)
     window: int | None = getattr(text_config(model.config), "sliding_window", None)
     length = max(_N_TOKENS, window + 2) if window and window <= _MAX_WINDOW else _N_TOKENS
     ids = subject.ids("rejected", length)
@@ -182,7 +182,7 @@ def _chunked(subject: Subject) -> str:
     """Return whether a prompt that is fed in chunks, beside a row with padding on its left, has the scores that it has whole."""
     if not hasattr(transformers.GenerationConfig(), _CHUNK):
         raise NoMeaning("the release has no such argument")
-    _demand_float32(subject.model)
+    demand_float32(subject.model)
     ids = subject.ids("chunked", _N_TOKENS)
     rows, mask = torch.cat([ids, ids.roll(1, dims=1)]), torch.ones(2, _N_TOKENS).long()
     rows[1, :_N_PADS], mask[1, :_N_PADS] = 0, 0
@@ -203,7 +203,7 @@ def _in_chunks(model: Any, rows: torch.Tensor, **arguments: Any) -> Any:
         return _generated(model, rows, **arguments, **{_CHUNK: 2}, past_key_values=cache)
 
 
-def _demand_float32(model: Any) -> None:
+def demand_float32(model: Any) -> None:
     """Refuse a model whose rounding may be as large as another result."""
     if model.dtype != torch.float32:
         raise NoMeaning("it is not in float32")
@@ -267,7 +267,7 @@ def _start_of(model: Any) -> int:
 
 def _behind_pads(subject: Subject) -> str:
     """Return whether a decoder's first tokens, and what follows over the cache, give the same behind pads, beside a longer row, as alone."""
-    _demand_float32(subject.model)
+    demand_float32(subject.model)
     encoded, start = _encoded(subject), _start_of(subject.model)
     short = [start, *_BEGIN[0]]
     n_pads = len(_LONGER) + 1 - len(short)
@@ -286,7 +286,7 @@ def _static(subject: Subject) -> str:
     if not forks.takes_static_cache(model):
         msg = "its class takes no static cache"
         raise NoMeaning(msg)
-    _demand_float32(model)
+    demand_float32(model)
     tokens = torch.tensor([[_start_of(model), *_BEGIN[0]]])
     compute = partial(_logits, model, _encoded(subject), tokens, torch.ones_like(tokens))
     own = compute()

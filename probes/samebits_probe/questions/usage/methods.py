@@ -21,6 +21,7 @@ from samebits_probe.questions.usage import (
     checked,
     codec,
     gathered,
+    joined,
     modes,
     painted,
     paired,
@@ -76,6 +77,7 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     yield from checked.calls(subject)
     yield from returned.calls(subject)
     yield from gathered.calls(subject)
+    yield from joined.calls(subject)
     yield from positions.calls(subject)
     yield from tables.calls(model)
     yield from series.calls(model, subject.prompts)
