@@ -157,7 +157,6 @@ def test_a_text_alone_is_not_missed_where_others_have_what_forward_requires():
     required = {
         "blip-2": "pixel_values",
         "instructblip": "qformer_input_ids",
-        "instructblipvideo": "qformer_input_ids",
         "patchtst": "past_values",
         "time_series_transformer": "past_time_features",
         "videoprism": "pixel_values_videos",

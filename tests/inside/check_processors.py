@@ -15,7 +15,6 @@ from typing import TypedDict
 
 import cells
 import numpy as np
-import tiny
 import tokenizers
 import torch
 import transformers
@@ -1070,7 +1069,7 @@ TOOLS = (
     "{% for message in messages %}a{% if message.tool_calls %}"
     " {{ message.tool_calls[0].function.name }}{% endif %} {% endfor %}"
 )
-NEEDS_CONTENT = (4, 49) <= tiny.RELEASE < (5, 6)
+NEEDS_CONTENT = (4, 49) <= tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 6)
 """The defect of ProcessorMixin.apply_chat_template in these releases."""
 
 
