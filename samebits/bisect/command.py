@@ -29,7 +29,7 @@ Find the commit at which a model's bits change, on a local clone of transformers
 Commits that change code which the model runs are tried first, each in the environment of a release, on top of
 which the code of the commit runs. Nothing is checked out: the clone stays as it is. A commit that does not
 import, or that fails in its own way, is skipped. What is found is proven by trying the commit and its parent.
-How often it finds the right one was measured on few published regressions yet: docs/bisect.md.
+How often it found the right one of published regressions: docs/bisect.md.
 
 Examples:
   samebits bisect ./my-model --from 5.14 --to 5.15 --repo ../transformers

@@ -6,7 +6,7 @@ import shlex
 from itertools import pairwise
 
 from samebits.matrix.plan import command_line
-from samebits.matrix.values import id_of_release, is_source
+from samebits.matrix.values import id_of_release, is_source, split_source
 from samebits.records.report import Report
 
 _OF_MODEL = frozenset(
@@ -31,6 +31,23 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
     return command_line(program, [*options, "--environments", f"{first},{last}", *_matrix(words)])
+
+
+def find_commit(report: Report, first: str, last: str) -> str:
+    """Return the command that searches the commits of a clone between two stacks of a check; '' for other runs."""
+    words = _words(report.command)
+    if words[1:2] != ["check"]:
+        return ""
+    ends = [
+        split_source(name) if is_source(name) else ("", name)
+        for name in (_named(words, id) for id in (first, last))
+    ]
+    clones = {path for path, _ in ends if path}
+    # a folder without a commit may hold changes that no commit has
+    if len(clones) != 1 or not all(revision for _, revision in ends):
+        return ""
+    program = [words[0], "bisect", words[2], *_of_model(words)]
+    return command_line(program, ["--from", ends[0][1], "--to", ends[1][1], "--repo", clones.pop()])
 
 
 def _of_model(words: list[str]) -> list[str]:

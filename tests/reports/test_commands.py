@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from samebits.reports.commands import compare_two
+from samebits.reports.commands import compare_two, find_commit
 from tests.support.sample_report import sample_report
 
 
@@ -69,3 +69,48 @@ def test_a_checkout_is_named_as_the_run_named_it(source):
     to = shlex.quote(source)
     report = sample_report().model_copy(update={"command": f"samebits check m --to {to}"})
     assert compare_two(report, "5.12", "eps") == f"samebits check m --from 5.12 --to {to}"
+
+
+OLDER, NEWER = "0123456789" * 4, "abcdef0123" * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "ends", "searched"),
+    [
+        (
+            f"samebits check m --dtypes float32 --from ../clone@{OLDER} --to ../clone@{NEWER} --quick",
+            (OLDER[:10], NEWER[:10]),
+            f"samebits bisect m --dtypes float32 --from {OLDER} --to {NEWER} --repo ../clone",
+        ),
+        (
+            f"samebits check m --from 5.16 --to ../clone@{NEWER}",
+            ("5.16", NEWER[:10]),
+            f"samebits bisect m --from 5.16 --to {NEWER} --repo ../clone",
+        ),
+        (
+            f"samebits check m --from ../a@{OLDER} --to ../b@{NEWER}",
+            (OLDER[:10], NEWER[:10]),
+            "",
+        ),
+        ("samebits check m --from 5.16 --to ../clone", ("5.16", "clone"), ""),
+        (
+            f"samebits check m --from ../clone@{OLDER} --to ../clone",
+            (OLDER[:10], "clone"),
+            "",
+        ),
+        ("samebits check m --from 5.15 --to 5.16", ("5.15", "5.16"), ""),
+        ("samebits matrix", ("5.15", "5.16"), ""),
+    ],
+    ids=[
+        "two commits",
+        "a release",
+        "two clones",
+        "a folder",
+        "and a commit",
+        "releases",
+        "matrix",
+    ],
+)
+def test_commits_of_one_clone_are_searched(words, ends, searched):
+    report = sample_report().model_copy(update={"command": words})
+    assert find_commit(report, *ends) == searched

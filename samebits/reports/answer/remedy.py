@@ -24,7 +24,7 @@ from samebits.reports.answer.side import (
     sound,
 )
 from samebits.reports.beside import Defect, defects, raising_uses
-from samebits.reports.commands import compare_two
+from samebits.reports.commands import compare_two, find_commit
 from samebits.reports.plain import explaining_codes, mended, remedy_as_seen, replacements
 from samebits.reports.stories import is_reference
 
@@ -234,7 +234,7 @@ def _runs_nowhere(stack: str, row: Row) -> bool:
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
-    """Return the command that finds the release in which it begins; once that is known, ''.
+    """Return the command that finds the release, or the commit of a clone, in which it begins; once that is known, ''.
 
     ``first`` is the first stack that shows it.
     """
@@ -244,6 +244,8 @@ def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
         return ""
     order = [each.cell.stack for each in row.cells if each.judged is not Verdict.ABSENT]
     before = order[order.index(first) - 1] if first in order[1:] else cell.reference.stack
+    if searched := find_commit(report, before, first):
+        return searched
     if any(stack.between for stack in report.stacks) or are_neighbours(before, first, report):
         return ""
     model = "" if len(report.models) == 1 else cell.cell.model
