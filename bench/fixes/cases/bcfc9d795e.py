@@ -4,7 +4,6 @@ import transformers
 from sizes import GROUPED, TOWER
 
 CASE = {
-    "area": "loading and saving",
     "made": "4.49.0",
     "symptom": "a Llava with a Mistral loses head_dim once saved, where it is the default of a large Mistral: its weights do not fit",
     "says": (r"head_dim", r"size mismatch"),
