@@ -6,7 +6,6 @@ from pathlib import Path
 import transformers
 
 CASE = {
-    "area": "tokenizer",
     "made": "4.57.6",
     "failure": "unexpected keyword argument 'return_offsets_mapping'",
     "symptom": "Wav2Vec2PhonemeCTCTokenizer raises TypeError for every text, and has two more words than its model",

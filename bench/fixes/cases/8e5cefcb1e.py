@@ -4,7 +4,6 @@ import transformers
 from sizes import TEXT
 
 CASE = {
-    "area": "loading and saving",
     "symptom": "save_pretrained of a model with overlapping weights raises TypeError: unhashable type, instead of their names",
     "failure": "unhashable type",
     "says": (r"unhashable type", r"shared tensors"),

@@ -4,7 +4,6 @@ import torch
 import transformers
 
 CASE = {
-    "area": "loading and saving",
     "made": "5.10.1",
     "packages": ("scipy",),
     "symptom": "AutoModel of a MaskFormer's checkpoint has new norms in its backbone, though the file has them",

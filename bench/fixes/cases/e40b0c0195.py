@@ -9,7 +9,6 @@ import transformers
 CASE = {
     "packages": ("torchvision", "num2words"),
     "symptom": "a processor's apply_chat_template raises KeyError: 'content' for a message that only calls a tool",
-    "area": "processor",
     "failure": "KeyError: 'content'",
     "says": (r"KeyError.*content", r"tool_calls?"),
     "source": ("apply_chat_template", "processing_utils.py", "ProcessorMixin"),
