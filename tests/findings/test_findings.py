@@ -2269,11 +2269,11 @@ def test_a_load_in_float32_that_rounds_weights_is_named(coarser, dtype, asked, k
     cast = Constant(signal="weights", subject=Subject(tensor="alpha"), kind=kind, coarser=coarser)
     ladder = climbed("rounding").model_copy(update={"constants": (cast,)})
     case = Case(side("5.x", dtypes["candidate"]), side("4.48", dtypes["reference"]), ladder=ladder)
-    found = [f for f in findings(case) if f.code == "SB980"]
-    assert [f.code for f in found] == expected
-    if found:
+    rounded = [f for f in findings(case) if f.code == "SB980"]
+    assert [f.code for f in rounded] == expected
+    if rounded:
         blamed = {"reference": "4.48", "candidate": "5.x"}[coarser]
-        assert found[0].evidence[0].startswith(blamed)
+        assert rounded[0].evidence[0].startswith(blamed)
 
 
 @pytest.mark.parametrize(

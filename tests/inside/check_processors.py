@@ -1097,7 +1097,7 @@ def test_a_message_that_calls_a_tool_is_asked_where_the_template_has_them():
     name = "a conversation with a call of a tool, in one call"
     assert name not in calls.of("processor", talking("a"), talks=True)
     own, planted = talking(TOOLS), talking(TOOLS)
-    planted.apply_chat_template = lambda talk, **_options: [said["content"] for said in talk]
+    planted.apply_chat_template = lambda talk, **_options: [message["content"] for message in talk]
     call = calls.of("processor", own, talks=True)[name]
     assert "content" in str(raised(KeyError, call.called, planted, call.made()))
     if NEEDS_CONTENT:

@@ -1173,8 +1173,8 @@ class Seeing(torch.nn.Module):
     def forward(self, input_ids, attention_mask):
         if self.takes == "rows":
             attention_mask = attention_mask.expand(1, 1, *input_ids.shape)
-        seen = torch.ones_like(attention_mask) if self.takes == "all" else attention_mask
-        return {"logits": (seen @ input_ids[..., None]).float()}
+        mask = torch.ones_like(attention_mask) if self.takes == "all" else attention_mask
+        return {"logits": (mask @ input_ids[..., None]).float()}
 
 
 def test_a_mask_of_pairs_of_tokens_is_asked_of_encoders_of_text():

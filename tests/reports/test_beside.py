@@ -119,8 +119,8 @@ def test_what_a_saved_copy_lacks_stands_behind_what_a_load_shows():
         for each in first.cells
     )
     rows = (first.model_copy(update={"cells": cells}),)
-    found = defects(report.model_copy(update={"rows": rows}))
-    assert [d.text.code for d in found] == ["SB11", "SB10"]
+    listed = defects(report.model_copy(update={"rows": rows}))
+    assert [d.text.code for d in listed] == ["SB11", "SB10"]
 
 
 def test_the_report_has_their_remedies_and_its_title_the_silent_ones():

@@ -37,10 +37,10 @@ def smaller(config: Config, source: str) -> Config:
     ``source`` is the code of the model's class.
     """
     nested = {n: smaller(v, source) for n, v in config.items() if isinstance(v, dict)}
-    given: Config = {name: value for name, value in nested.items() if value}
+    changed: Config = {name: value for name, value in nested.items() if value}
     if isinstance(config.get(_NAME), str) and _ARGUMENTS in config:
-        given |= _tower(config, source)
-    return given
+        changed |= _tower(config, source)
+    return changed
 
 
 def _tower(config: Config, source: str) -> Config:
@@ -54,10 +54,10 @@ def _tower(config: Config, source: str) -> Config:
         made = _made(name, own | arguments)
         if made is None or _size(made) > _LARGE:
             continue
-        given = {_NAME: name, _ARGUMENTS: own | arguments}
+        changed = {_NAME: name, _ARGUMENTS: own | arguments}
         if shrink.is_size(config.get("hidden_size")):  # of what the tower returns
-            given["hidden_size"] = made.num_features
-        return given
+            changed["hidden_size"] = made.num_features
+        return changed
     return {}
 
 

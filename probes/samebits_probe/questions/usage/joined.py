@@ -46,6 +46,6 @@ def _read(subject: Subject) -> str:
 def _heeds_the_end(model: Any, first: torch.Tensor, end: torch.Tensor) -> bool:
     """Return whether two texts that differ in their ends alone have other scores; False for scores of each token."""
     texts = (torch.cat([first, each], 1) for each in (end, end.flip(1)))
-    plain, other = (model(ids).logits.double() for ids in texts)
-    distance = float((plain - other).abs().max())
+    plain, turned = (model(ids).logits.double() for ids in texts)
+    distance = float((plain - turned).abs().max())
     return plain.dim() == _RANK and distance > _NEAR * float(plain.abs().max())
