@@ -309,6 +309,12 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
     assert runner.order is None
 
 
+def test_a_command_that_prints_json_names_its_option(capsys):
+    with pytest.raises(SystemExit):
+        main("verify", "--json")
+    assert '--json: did you mean "--format json"?' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

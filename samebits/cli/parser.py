@@ -250,8 +250,19 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
         hint = hint.replace('"', '"--', 1)
         if options.command == "check" and not word.startswith("-"):
             hint = ". A check is of one model; samebits init MODEL MODEL writes a matrix.yaml of several"
+        if word == "--json":
+            hint = _instead_of_json(command) or hint
         command.error(f"unknown option or argument: {' '.join(unknown)}{hint}")
     return options
+
+
+def _instead_of_json(command: argparse.ArgumentParser) -> str:
+    """Return where the JSON of a command is, which has no option of that name; '' if it has none."""
+    options = {action.dest: action for action in command._actions}
+    if "reports" in options:
+        return ". report.json is always written, beside report.md"
+    prints = "format" in options and "json" in (options["format"].choices or ())
+    return ': did you mean "--format json"?' if prints else ""
 
 
 _SESSION = re.compile(r"^def\s+matrix\s*\(", re.MULTILINE)

@@ -461,6 +461,12 @@ def test_a_misspelt_option_names_the_nearest(folder, capsys):
     assert 'unknown option or argument: --qick: did you mean "--quick"?' in capsys.readouterr().err
 
 
+def test_who_asks_for_json_learns_where_it_is(folder, capsys):
+    with pytest.raises(SystemExit):
+        main(folder, "llama", "--json")
+    assert "--json. report.json is always written, beside report.md" in capsys.readouterr().err
+
+
 def test_a_second_model_is_one_for_a_matrix(folder, capsys):
     with pytest.raises(SystemExit) as ended:
         main(folder, "llama", "bert")
