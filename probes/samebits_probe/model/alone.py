@@ -20,6 +20,7 @@ from samebits_probe.model.choice import (
     PIXELS,
     TOKENS,
     VALUES,
+    WAVE,
     NotFed,
     Parameter,
     Signature,
@@ -38,7 +39,7 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 
 _GRIDS = ("grid_thw", "image_grid_thw")
-_VECTORS, _WAVE = "hidden_states", "input_values"
+_VECTORS = "hidden_states"
 _KINDS = ("image", "video", "audio")
 _LENGTH, _SAMPLES = 12, 3200
 _LONG = 4
@@ -151,15 +152,15 @@ def _candidates(config: Any, signature: Signature) -> Iterator[Alone]:
             yield Alone((layout,))
     for kind in _KINDS:
         for layout in layouts_of(kind, config, signature):
-            if layout.main in names and _WAVE in names:  # a video with its sound
-                yield Alone((layout, Layout(_WAVE, (1, _SAMPLES))))
+            if layout.main in names and WAVE in names:  # a video with its sound
+                yield Alone((layout, Layout(WAVE, (1, _SAMPLES))))
             if layout.main in names:
                 yield Alone((layout, *_like(layout, signature)))
-    if _WAVE in names:
+    if WAVE in names:
         channels = any_number(config, ("audio_channels", "num_channels", "channels")) or 1
-        yield Alone((Layout(_WAVE, (channels, _SAMPLES)),))
-        yield Alone((Layout(_WAVE, (_SAMPLES,)),))
-        yield Alone((Layout(_WAVE, (_LONG * _SAMPLES,)),))
+        yield Alone((Layout(WAVE, (channels, _SAMPLES)),))
+        yield Alone((Layout(WAVE, (_SAMPLES,)),))
+        yield Alone((Layout(WAVE, (_LONG * _SAMPLES,)),))
     if PIXELS in names and (frames := any_number(config, ("num_frames",))):
         shape = (frames, any_number(config, ("num_channels",)) or 3, *image_size(config, config))
         yield Alone((Layout(PIXELS, shape, joined=True),))
