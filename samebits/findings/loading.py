@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.findings.case import Case, tensors_of
+from samebits.findings.packages import missing_packages
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Check, Rule, Sighting, raised
 from samebits.findings.tokenizers import side_lines
 from samebits.findings.tying import NO_KEYS
@@ -255,6 +256,8 @@ def _round_trip(case: Case, *outcomes: str) -> Iterator[Sighting]:
     trip = integrity.round_trip if integrity is not None else None
     if trip is None or trip.outcome not in outcomes:
         return
+    if missing_packages(trip.reason):
+        return  # SB318 names the package
     evidence = [f"save_pretrained, then from_pretrained in the same environment: {trip.outcome}"]
     if trip.reason:
         evidence.append(trip.reason)

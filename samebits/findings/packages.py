@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from samebits.base.wheels import package_of
@@ -23,13 +24,18 @@ _NAMED = (
 classes that import by themselves, and Python."""
 _OF_ENVIRONMENTS = frozenset({"torch", "transformers", "tokenizers", "tensorflow", "flax", "jax"})
 """What an environment has, or what no model of torch needs."""
+_TOO_OLD = re.compile(
+    r"version of PEFT you are using is not compatible, .* (?:>=|greater than) (?P<least>\d[\d.]*\d)"
+)
+"""How ``check_peft_version`` of transformers/utils/peft_utils.py refuses an adapter's package."""
 
 
 def missing_packages(exception: str) -> tuple[str, ...]:
-    """Return the packages that an exception, ``TYPE: MESSAGE``, says are missing; () for any other one."""
-    if not _OF_IMPORT.match(exception):
-        return ()
-    return tuple(dict.fromkeys(_packages(" ".join(exception.split()))))
+    """Return the packages that an exception, ``TYPE: MESSAGE``, says are missing or too old; () for any other one."""
+    message = " ".join(exception.split())
+    if too_old := _TOO_OLD.search(message):
+        return (f"peft>={too_old['least']}",)
+    return tuple(dict.fromkeys(_packages(message))) if _OF_IMPORT.match(exception) else ()
 
 
 def _packages(message: str) -> Iterator[str]:
@@ -41,11 +47,18 @@ def _packages(message: str) -> Iterator[str]:
 
 def remedy(package: str) -> str:
     """Return the line of evidence that names the command."""
-    return f"with it: samebits check --package {package}"
+    return f"with it: samebits check --package {shlex.quote(package)}"
 
 
 def _load_needs(case: Case) -> Iterator[Sighting]:
-    """Find what a load misses; of a tokenizer, SB828 says which packages every environment needs."""
+    """Find what a load or a save misses; of a tokenizer, SB828 says which packages every environment needs."""
+    integrity = case.capture.signals.integrity
+    if integrity and integrity.round_trip:
+        reason = integrity.round_trip.reason
+        for package in missing_packages(reason):
+            yield Sighting(
+                package, (f"save_pretrained, then from_pretrained: {reason}", remedy(package))
+            )
     failure = case.failure
     if failure is None or failure.phase == "tokenizer":
         return

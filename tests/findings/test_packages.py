@@ -6,7 +6,8 @@ from samebits.findings.case import Case
 from samebits.findings.packages import missing_packages
 from samebits.questions.registry import findings
 from samebits.records.capture import Failure
-from tests.support.builders import capture
+from samebits.records.provenance import IntegritySignal, RoundTrip
+from tests.support.builders import Memory, capture, sound
 
 IMPORT, MODULE = "ImportError", "ModuleNotFoundError"
 TORCHVISION = (
@@ -17,6 +18,7 @@ SCIPY = (
     "\nX requires the scipy library but it was not found in your environment. You can install it "
     "with pip:\n`pip install scipy`. Please note that you may need to restart your runtime"
 )
+PEFT = "The version of PEFT you are using is not compatible, please use a version >= 0.22.0"
 NAMED = [
     (IMPORT, TORCHVISION, ("torchvision",)),
     (IMPORT, SCIPY, ("scipy",)),
@@ -36,6 +38,7 @@ NAMED = [
         "X requires the OpenCV library but it was not found in your environment.",
         ("opencv-python-headless",),
     ),
+    ("ValueError", PEFT, ("peft>=0.22.0",)),
 ]
 NOT_NAMED = [
     (IMPORT, "cannot import name 'LossKwargs' from 'transformers.utils'"),
@@ -70,3 +73,16 @@ def test_a_load_that_needs_a_package_is_named_with_its_command():
 def test_a_module_that_the_user_names_and_another_exception_are_not():
     assert found("import mine") == []
     assert found("load", "cannot import name 'x' from 'y'") == []
+
+
+def test_a_save_that_wants_a_newer_package_is_no_fault_of_the_model():
+    def saved(reason):
+        trip = RoundTrip(outcome="save failed", reason=reason)
+        signal = IntegritySignal(poison="NaN", round_trip=trip)
+        return findings(Case(capture=sound(Memory(), "5.x", integrity=signal)))
+
+    (finding,) = saved(f"ValueError: {PEFT}")
+    assert (finding.code, finding.where) == ("SB318", "peft>=0.22.0")
+    assert "with it: samebits check --package 'peft>=0.22.0'" in finding.evidence
+    (finding,) = saved("ValueError: the version of this file is not compatible")
+    assert finding.code == "SB317"
