@@ -149,11 +149,11 @@ class Source:
     @cached_property
     def stores(self) -> dict[str, list[ast.Name]]:
         """Every place that binds or deletes a name, by that name."""
-        found: dict[str, list[ast.Name]] = {}
+        stores: dict[str, list[ast.Name]] = {}
         for node in self.by_kind.get(ast.Name, ()):
             if not isinstance(node.ctx, ast.Load):
-                found.setdefault(node.id, []).append(node)
-        return found
+                stores.setdefault(node.id, []).append(node)
+        return stores
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:

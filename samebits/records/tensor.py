@@ -68,8 +68,8 @@ def stored_tensors(value: object) -> Iterator[TensorRef]:
             left += vars(value).values()
         elif isinstance(value, dict):
             if value.get("stored") is True and {"hash", "dtype", "shape"} <= value.keys():
-                known = {name: value[name] for name in TensorRef.model_fields}
-                yield TensorRef.model_validate(known)
+                fields = {name: value[name] for name in TensorRef.model_fields}
+                yield TensorRef.model_validate(fields)
             left += value.values()
         elif isinstance(value, list | tuple):
             left += value

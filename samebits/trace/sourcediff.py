@@ -31,8 +31,8 @@ def diffs(
     With ``constructors`` those of the modules around follow, which set what an operation is called
     with, such as a scale.
     """
-    found = islice(_diffs(reference, candidate, constructors=constructors), MAX_DIFFS)
-    return tuple(found)
+    diffs = islice(_diffs(reference, candidate, constructors=constructors), MAX_DIFFS)
+    return tuple(diffs)
 
 
 def _diffs(reference: Trace, candidate: Trace, *, constructors: bool) -> Iterator[SourceDiff]:

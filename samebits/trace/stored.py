@@ -54,14 +54,14 @@ def with_held(cause: Cause, reference: Capture, candidate: Capture) -> Cause:
     sides = {"candidate": (cause.candidate, candidate, reference)}
     if cause.reference is not None:
         sides["reference"] = (cause.reference, reference, candidate)
-    kept = {
+    traces = {
         name: side.model_copy(
             update={"unread": tuple(n for n in side.unread if _holds(own, other, n))}
         )
         for name, (side, own, other) in sides.items()
     }
     beyond = cause.beyond and with_held(cause.beyond, reference, candidate)
-    return cause.model_copy(update={"beyond": beyond, **kept})
+    return cause.model_copy(update={"beyond": beyond, **traces})
 
 
 def _holds(capture: Capture, other: Capture, name: str) -> bool:

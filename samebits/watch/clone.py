@@ -101,11 +101,13 @@ def _files(group: Group) -> Iterator[str]:
 def _script(path: Path, model: str, release: str, commit: str) -> str:
     """Return a matrix file with one model, and how to run it: it needs no file of this project."""
     content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
-    kept: dict[str, Any] = {k: content[k] for k in ("torch", "python", "defaults") if k in content}
+    settings: dict[str, Any] = {
+        k: content[k] for k in ("torch", "python", "defaults") if k in content
+    }
     if model not in content.get("models", {}):
         return ""
     main = {"id": "main", "transformers": f"./transformers@{commit}"}
-    one = {"version": 1, "environments": [release, main], **kept}
+    one = {"version": 1, "environments": [release, main], **settings}
     one["models"] = {model: content["models"][model]}
     text = yaml.safe_dump(one, sort_keys=False, width=100, default_flow_style=None)
     address = f"https://github.com/huggingface/{PACKAGE}"

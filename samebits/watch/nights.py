@@ -35,22 +35,22 @@ def changes(before: WatchFile, night: Night) -> Changes:
     opens: list[tuple[KnownCause, Group | None]] = []
     edits: list[tuple[KnownCause, Group | None]] = []
     closes: list[KnownCause] = []
-    kept: list[KnownCause] = []
+    causes: list[KnownCause] = []
     for cause in before.causes:
         if cause.id == WATCH:
             continue
         met = [g for g in night.groups if g.kind == cause.kind and set(g.signs) & set(cause.signs)]
         left = [group for group in left if group not in met]
         if cause.decided:
-            kept.append(cause)
+            causes.append(cause)
         elif met:
             now = _seen_again(cause, met, night)
             edits += [(now, _joined(met))] if now != cause else []
-            kept.append(now)
+            causes.append(now)
         elif _is_gone(cause, night):
             closes.append(cause)
         else:
-            kept.append(cause)
+            causes.append(cause)
     for group in left:
         cause = KnownCause(
             id=digest_of(list(group.signs))[:_DIGITS],
@@ -67,7 +67,7 @@ def changes(before: WatchFile, night: Night) -> Changes:
     after = WatchFile(
         commit=night.commit if ran else before.commit,
         reference=night.reference if ran else before.reference,
-        causes=(*kept, *(cause for cause, _ in opens), *filter(None, [own])),
+        causes=(*causes, *(cause for cause, _ in opens), *filter(None, [own])),
     )
     if own and old is None:
         opens.append((own, None))

@@ -54,8 +54,8 @@ class Beside(NamedTuple):
 
 def mark(cause: KnownCause) -> str:
     """Return a comment that readers do not see; it cannot end early, whatever a message holds."""
-    kept = cause.model_dump(mode="json", exclude={"number", "decided"})
-    text = json.dumps(kept, sort_keys=True).replace("--", "-\\u002d").replace(">", "\\u003e")
+    facts = cause.model_dump(mode="json", exclude={"number", "decided"})
+    text = json.dumps(facts, sort_keys=True).replace("--", "-\\u002d").replace(">", "\\u003e")
     return f"<!-- samebits watch 1: {text} -->"
 
 

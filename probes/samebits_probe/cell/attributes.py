@@ -120,8 +120,8 @@ def _plain(value: Any) -> Any:
 
 def _added_tokens(tokenizer: Any, tokens: dict[str, dict[str, Any]]) -> Iterator[Attribute]:
     """Yield added tokens with the flags that are stated of them."""
-    there = tokenizer.added_tokens_decoder if tokens else {}
+    own = tokenizer.added_tokens_decoder if tokens else {}
     for number, flags in tokens.items():
-        token = there.get(int(number))
+        token = own.get(int(number))
         has = {name: getattr(token, name, None) for name in flags} if token else ABSENT
         yield Attribute(f"{_TOKENS}.{number}", flags, has)

@@ -266,13 +266,13 @@ def _round_trip(
         model_class = type(load_facts.loaded.model)
         return model_load.from_pretrained(model_class, load_facts.source, SEED, "load once more")[0]
 
-    known = load_facts.known_hashes()
+    digests = load_facts.known_hashes()
     steady = {name for name, facts in tensors.items() if facts["steady"] is True}
     original = Original(
         load_facts.source,
         load_facts.loaded.config,
         # a tensor on which both loads agree has the first model's hash
-        {name: digest for name, digest in known.items() if name in steady},
+        {name: digest for name, digest in digests.items() if name in steady},
         # what a load gives follows from its input only where two loads gave the same
         None
         if unwritten or len(steady) < len(tensors)

@@ -86,8 +86,8 @@ def _file(path: Path) -> Facts:
     facts: Facts = {"digest": short_hash(_LINE.sub(b"", content))}
     depth = _DEPTHS.get(path.name, _DEEP)
     leaves = _leaves(json_of(path), depth=depth) if path.suffix == ".json" else {}
-    kept = [(name, value) for name, value in leaves.items() if name not in _PLACES]
-    return facts | {"keys": {name: text_of(value) for name, value in kept[:_MAX_KEYS]}}
+    values = [(name, value) for name, value in leaves.items() if name not in _PLACES]
+    return facts | {"keys": {name: text_of(value) for name, value in values[:_MAX_KEYS]}}
 
 
 def json_of(path: Path) -> Facts:

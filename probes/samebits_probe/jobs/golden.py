@@ -377,8 +377,8 @@ class _Calls:
         number = len(self.facts)
         hashes = {name: tensor_hash(t) for name, t in outputs.items()}
         self.facts.append(fact | {"number": number, "test": self.test, "outputs": hashes})
-        kept = {n: t.detach().cpu().clone() for n, t in outputs.items() if t.is_floating_point()}
-        self._outputs = [*self._outputs, (number, kept)][-8:]
+        tensors = {n: t.detach().cpu().clone() for n, t in outputs.items() if t.is_floating_point()}
+        self._outputs = [*self._outputs, (number, tensors)][-8:]
 
     def _given(self, model: Any, args: Any, kwargs: Fact) -> Fact:
         """Return the arguments of a forward: tensors in a file, constants, and why others are not there."""

@@ -38,11 +38,11 @@ def parts(model_class: Any) -> list[str]:
         and not has_no_forward(each)
         and getattr(transformers, each.__name__, None) is each
     ]
-    found = []
+    names = []
     for part in of_parts.values() if isinstance(of_parts, dict) else ():
         own = [each for each in exported if getattr(each, "config_class", None) is part]
-        found += [each.__name__ for each in sorted(own, key=_generates, reverse=True)[:1]]
-    return found
+        names += [each.__name__ for each in sorted(own, key=_generates, reverse=True)[:1]]
+    return names
 
 
 def _generates(model_class: Any) -> bool:

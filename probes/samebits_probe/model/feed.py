@@ -127,8 +127,10 @@ class Feed:
 
 def _renamed(names: Iterable[str], model: Any) -> dict[str, str]:
     """Return argument -> its name in this release, for an image that has another one here."""
-    here = [n for n in choice.IMAGE_NAMES if model is not None and forks.accepts(model, n)]
-    return {n: here[0] for n in names if here and n in choice.IMAGE_NAMES and n not in here}
+    accepted = [n for n in choice.IMAGE_NAMES if model is not None and forks.accepts(model, n)]
+    return {
+        n: accepted[0] for n in names if accepted and n in choice.IMAGE_NAMES and n not in accepted
+    }
 
 
 def _row_ids(row: Fact, tokenizer: Any) -> list[int]:

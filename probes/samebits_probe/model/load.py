@@ -536,8 +536,8 @@ def _model_class(config: Any, source: Source) -> Any:
 
 def _unlisted_class(config: Any, name: str) -> Any:
     """Return AutoModel's class of a config if it has this name; some are not at the top of transformers."""
-    found = transformers.AutoModel._model_mapping.get(type(config), ())
-    classes = found if isinstance(found, (list, tuple)) else (found,)
+    mapped = transformers.AutoModel._model_mapping.get(type(config), ())
+    classes = mapped if isinstance(mapped, (list, tuple)) else (mapped,)
     return next((each for each in classes if each.__name__ == name), None)
 
 

@@ -45,15 +45,15 @@ def named_class(text: str) -> Any:
     import_all([module_name])
     with phase("import"):
         module = sys.modules[module_name]
-        found = getattr(module, name, None)
-        if not isinstance(found, type):
+        model_class = getattr(module, name, None)
+        if not isinstance(model_class, type):
             raise AttributeError(_no_class_text(module, name))  # noqa: TRY004  a missing name
-        if not hasattr(found, "from_pretrained"):
+        if not hasattr(model_class, "from_pretrained"):
             raise TypeError(
                 f"{name} of {module_name} has no from_pretrained: name a class that derives from "
                 "PreTrainedModel, after class: in matrix.yaml"
             )
-        return found
+        return model_class
 
 
 def registered_class(config: Any, name: str | None) -> Any:

@@ -366,14 +366,14 @@ def shorten(part: Config) -> None:
         return
     outs = part.get("out_indices") or part.get("backbone_out_indices") or ()
     taps = {n: [*v] for n, v in part.items() if _TAPS.fullmatch(n) and isinstance(v, (list, tuple))}
-    kept = _kept(part, count, max(map(len, (outs, *taps.values()))))
-    shrink.keep_layers(part, {count: kept})
-    part |= {n: [*range(len(kept) - len(v), len(kept))] for n, v in taps.items()}
+    layers = _kept(part, count, max(map(len, (outs, *taps.values()))))
+    shrink.keep_layers(part, {count: layers})
+    part |= {n: [*range(len(layers) - len(v), len(layers))] for n, v in taps.items()}
     if part.get("backbone_out_indices"):  # DPT's part has no names of stages
-        part["backbone_out_indices"] = [*range(len(kept) - len(outs), len(kept))]
+        part["backbone_out_indices"] = [*range(len(layers) - len(outs), len(layers))]
     for name, value in part.items():
         if isinstance(value, dict) and value and all(str(key).isdigit() for key in value):
-            part[name] = value if _is_map(name) else _by_layer(value, kept)
+            part[name] = value if _is_map(name) else _by_layer(value, layers)
     if "stage_names" in part:
         left = next(v for n, v in part.items() if shrink.LAYERS.fullmatch(n) and shrink.is_size(v))
         part["out_indices"] = [*range(left + 1 - len(outs), left + 1)]
@@ -407,8 +407,10 @@ def _kept(part: Config, count: int, n_outs: int) -> tuple[int, ...]:
         for name, value in part.items()
         if _KINDS.fullmatch(name) and isinstance(value, (list, tuple)) and len(value) == count
     ]
-    kept = shrink.kept_layers([*zip(*columns, strict=True)]) if columns else ()
-    return kept if len(kept) > max(1, n_outs) else tuple(range(min(max(_LAYERS, n_outs), count)))
+    layers = shrink.kept_layers([*zip(*columns, strict=True)]) if columns else ()
+    return (
+        layers if len(layers) > max(1, n_outs) else tuple(range(min(max(_LAYERS, n_outs), count)))
+    )
 
 
 def with_extras(config: Config, names: Iterable[str]) -> Config:

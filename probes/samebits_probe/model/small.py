@@ -145,8 +145,8 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
         head.weight = torch.nn.Parameter(head.weight.detach().clone())
     folder.mkdir()
     build.save_seeded(skeleton, folder, _SEED, _GAIN)
-    here = source.at(str(folder))
-    tried, info = load.from_pretrained(model_class, here, seed=0, what="load the made model")
+    copied = source.at(str(folder))
+    tried, info = load.from_pretrained(model_class, copied, seed=0, what="load the made model")
     keys = forks.loading_info(info)
     lost = [*keys["missing_keys"], *keys["mismatched_keys"]]
     if lost:
@@ -154,7 +154,7 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     _require_same_kind(loaded.model, tried)
     _require_numbers(tried)
     # loaded anew, because a prompt may change a model's state
-    model, _ = load.from_pretrained(model_class, here, seed=0, what="load the made model")
+    model, _ = load.from_pretrained(model_class, copied, seed=0, what="load the made model")
     return Made(model, folder, copy.deepcopy(model.config), loaded.head, _facts(model))
 
 

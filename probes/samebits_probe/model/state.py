@@ -58,9 +58,9 @@ def hashes(
     for name, state in everything(model).items():
         progress.beat()
         with suppress(NotHashable):
-            known = first_hashes.get(name, "")
-            if known and first and name in first and is_same(first[name].tensor, state.tensor):
-                digests[name] = known
+            digest = first_hashes.get(name, "")
+            if digest and first and name in first and is_same(first[name].tensor, state.tensor):
+                digests[name] = digest
             else:
                 digests[name] = tensor_hash(state.tensor)
     return digests

@@ -64,16 +64,16 @@ def harmless(names: list[str]) -> list[str]:
     names = [name for name in names if name not in _refused]
     if not names or not _may_be_lost() or not _lose(names):
         return names
-    kept, lost = 0, len(names)
-    while lost - kept > 1:
-        middle = (kept + lost) // 2
+    length, lost = 0, len(names)
+    while lost - length > 1:
+        middle = (length + lost) // 2
         if _lose(names[:middle]):
             lost = middle
         else:
-            kept = middle
-    _refused.add(names[kept])
+            length = middle
+    _refused.add(names[length])
     # what was imported after it may depend on it, and comes again with the next job
-    return names[:kept]
+    return names[:length]
 
 
 def _may_be_lost() -> bool:

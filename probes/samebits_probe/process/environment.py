@@ -64,18 +64,18 @@ def _torch_build() -> str:
 
 def _packages() -> list[dict[str, Any]]:
     """Return each distribution once; the first on the path is the one that is imported."""
-    found: dict[str, dict[str, Any]] = {}
+    packages: dict[str, dict[str, Any]] = {}
     for dist in importlib.metadata.distributions():
         name = dist.metadata["Name"]
-        if name and name.lower() not in found:
-            found[name.lower()] = {
+        if name and name.lower() not in packages:
+            packages[name.lower()] = {
                 "name": name,
                 "version": dist.version,
                 "requires": dist.requires or [],
                 "origin": _origin(dist),
                 "modules": _modules(dist),
             }
-    return list(found.values())
+    return list(packages.values())
 
 
 def _origin(dist: importlib.metadata.Distribution) -> dict[str, Any] | None:

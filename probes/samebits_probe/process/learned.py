@@ -101,8 +101,8 @@ def _preimportable(last_module: str) -> list[str]:
 
 def _patterns() -> dict[Any, Any]:
     """Return the patterns that re keeps, by type, text and flags; none in a Python without them."""
-    kept: dict[Any, Any] = getattr(re, "_cache", {})
-    return kept
+    patterns: dict[Any, Any] = getattr(re, "_cache", {})
+    return patterns
 
 
 def _new_patterns(last: Any) -> list[tuple[str, int]]:

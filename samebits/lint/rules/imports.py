@@ -222,13 +222,13 @@ def _missing(module: str, name: str) -> str | None:
     parts = module.split(".")
     if (parts[1:2] and parts[1] in _UNREAD) or any(p.startswith(_UNREAD_KINDS) for p in parts):
         return None
-    known = names_of(module)
-    if known is None:
+    names = names_of(module)
+    if names is None:
         is_of_model = parts[1:2] == ["models"] and len(parts) > _PACKAGE
         if is_of_model and not parts[-1].startswith(("modeling_", "configuration_")):
             return None
         return f"the module {module}"
-    if not name or name == "*" or name in known or name.startswith("__"):
+    if not name or name == "*" or name in names or name.startswith("__"):
         return None
     is_private = ".models." in module and name.startswith("_")
     if is_private or name in _UNREAD or name.startswith(_UNREAD_KINDS):

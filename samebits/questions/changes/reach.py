@@ -205,11 +205,11 @@ def _with_parts(
             continue
         ran.add(place)
         rest += [base for name in definitions[place].names for base in classes.get(name, ())]
-    followed, found = _followed(definitions, model), set(entered)
-    while found:
-        names = {name for place in found for name in followed(place)}
-        found = {place for name in names for place in constants.get(name, ())} - ran
-        ran |= found
+    followed, new = _followed(definitions, model), set(entered)
+    while new:
+        names = {name for place in new for name in followed(place)}
+        new = {place for name in names for place in constants.get(name, ())} - ran
+        ran |= new
     return ran
 
 

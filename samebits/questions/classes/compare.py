@@ -30,10 +30,10 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
     Where the reference's Auto class knows none, the candidate's must be a class that the reference has, too: else
     it is a new one.
     """
-    known = {load.model_class for load in reference.loads.values()}
+    classes = {load.model_class for load in reference.loads.values()}
     for name, before in reference.loads.items():
         after = candidate.loads.get(name)
-        if not before.model_class and (after is None or after.model_class not in known):
+        if not before.model_class and (after is None or after.model_class not in classes):
             continue
         if kind := _kind(before, after):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
@@ -62,11 +62,11 @@ def other_dtypes(
     before: NewModel, after: NewModel
 ) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the tensors of both sides that have other dtypes, but those that have too few bits on a side."""
-    known = smaller(before).keys() | smaller(after).keys()
+    shrunk = smaller(before).keys() | smaller(after).keys()
     return {
         name: (dtypes, after.dtypes[name])
         for name, dtypes in before.dtypes.items()
-        if name not in known and after.dtypes.get(name, dtypes) != dtypes
+        if name not in shrunk and after.dtypes.get(name, dtypes) != dtypes
     }
 
 

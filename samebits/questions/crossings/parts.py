@@ -128,9 +128,9 @@ def _differing(name: str, saver: Facts, copy: Facts) -> tuple[OperationCompariso
         return _changed_settings(saver["values"], copy["values"])
     if name == TOKENIZER:
         lost = "conversations" in saver and "conversations" not in copy
-        found = comparisons(_signal(saver), _signal(copy))
-        found = tuple(o for o in found if o.operation in _OF_TOKENIZERS)
-        return tuple(o for o in found if o.n_differ) + ((_LOST_TEMPLATE,) if lost else ())
+        compared_texts = comparisons(_signal(saver), _signal(copy))
+        compared_texts = tuple(o for o in compared_texts if o.operation in _OF_TOKENIZERS)
+        return tuple(o for o in compared_texts if o.n_differ) + ((_LOST_TEMPLATE,) if lost else ())
     calls = saver["calls"], copy["calls"]
     # what is raised in the saver alone is no loss
     return tuple(
@@ -159,14 +159,14 @@ def _both(name: str, saver: Facts, copy: Facts, original: Facts) -> set[str]:
             o.operation for o in _changed_settings(original["values"], copy["values"])
         }
     groups = [(saver[g], copy[g], original[g]) for g in saver if g in copy and g in original]
-    found = {
+    operations = {
         operation
         for a, b, c in groups
         for operation in b.operations
         if _cases(operation, a, b) & _cases(operation, c, b)
     }
     lost = "conversations" in saver and "conversations" not in copy and "conversations" in original
-    return found | ({"template"} if lost else set())
+    return operations | ({"template"} if lost else set())
 
 
 def _cases(operation: str, side: Outcomes, copy: Outcomes) -> set[str]:

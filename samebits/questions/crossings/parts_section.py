@@ -71,12 +71,12 @@ def parts_of_model(
 
 def _headline(parts: Sequence[PartCrossing]) -> Markdown:
     outcomes = grouped(parts, lambda part: part.outcome)
-    said = [f"{count(len(outcomes[o]))} {text}" for o, text in OUTCOMES.items() if o in outcomes]
+    counts = [f"{count(len(outcomes[o]))} {text}" for o, text in OUTCOMES.items() if o in outcomes]
     return fill(
         "{}: {}. Right is what it gives in the release that saved it: ids, offsets, texts, conversations, the values of "
         "processors, settings of generation.",
         plural(len(parts), "pair of saver and loader", "pairs of saver and loader"),
-        prose("; ".join(said)),
+        prose("; ".join(counts)),
     )
 
 

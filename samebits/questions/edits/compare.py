@@ -21,10 +21,10 @@ KEPT = "as it should be"
 
 def results(edit: Edit) -> dict[str, str]:
     """Return part, fact or what has new values -> what it is after an edit."""
-    kept = dict.fromkeys(get_args(Part), KEPT) if not edit.left_out else {}
+    parts = dict.fromkeys(get_args(Part), KEPT) if not edit.left_out else {}
     facts = {name: after for name, (_, after) in edit.facts.items()}
     new = {_new_of(name): _in_words(values) for name, values in edit.new.items()}
-    return {**kept, **facts, **new, **edit.broken}
+    return {**parts, **facts, **new, **edit.broken}
 
 
 def _new_of(name: str) -> str:

@@ -110,16 +110,16 @@ def _case(
     without = sides[0].without
     if not without or without not in candidate.cases:
         return
-    found = list(_outputs(part, name, *sides))
-    if (ignored := _without_effect(part, name, reference, candidate, found)) is not None:
+    differences = list(_outputs(part, name, *sides))
+    if (ignored := _without_effect(part, name, reference, candidate, differences)) is not None:
         yield ignored
         return
     bases = reference.cases[without], candidate.cases[without]
-    known = {(d.output, d.outcome) for d in _outputs(part, without, *bases)}
+    bare = {(d.output, d.outcome) for d in _outputs(part, without, *bases)}
     # an option that makes both of one form again does not make them equal
-    known |= {(output, "other function") for output, outcome in known if outcome == "other form"}
-    for difference in found:
-        if (difference.output, difference.outcome) not in known and (
+    bare |= {(output, "other function") for output, outcome in bare if outcome == "other form"}
+    for difference in differences:
+        if (difference.output, difference.outcome) not in bare and (
             not sides[0].is_loaded or difference.outcome == "raised"
         ):
             yield difference

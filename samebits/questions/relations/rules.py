@@ -166,11 +166,11 @@ def _broken_on_one_side(
 ) -> Iterator[tuple[list[Relation], bool]]:
     """Yield the relations that one side breaks and the other side keeps, and whether it is the reference that does."""
     for side, other, of_reference in case.sides():
-        kept = _kept(other).intersection(names)
+        before = _kept(other).intersection(names)
         broken = [
             relation
             for relation, standing in _standings(side)
-            if relation.relation in kept and standing == Standing.BROKEN
+            if relation.relation in before and standing == Standing.BROKEN
         ]
         if broken:
             yield broken, of_reference
@@ -234,8 +234,8 @@ def _past_key_value(case: Case) -> Iterator[Sighting]:
 
 def _renamed_cache(case: Case) -> Iterator[Sighting]:
     """Find a cache that generate() passes by another name, where a loop over the forward shows it or the reference does."""
-    kept = _kept(case.reference)
-    broken = [r for r in broken_in(case, _BY_HAND) if r.relation in kept]
+    before = _kept(case.reference)
+    broken = [r for r in broken_in(case, _BY_HAND) if r.relation in before]
     yield from renamed_cache(case, "; ".join(_seen(case, broken)))
 
 
@@ -268,8 +268,8 @@ def _batch_dependent(case: Case) -> Iterator[Sighting]:
 
 def _other_embeddings(case: Case) -> Iterator[Sighting]:
     """Find embeddings of which something else is computed than of their token ids, but not in the reference."""
-    kept = _kept(case.reference)
-    broken = [r for r in broken_in(case, *_OF_EMBEDDINGS) if r.relation in kept]
+    before = _kept(case.reference)
+    broken = [r for r in broken_in(case, *_OF_EMBEDDINGS) if r.relation in before]
     if broken:
         yield Sighting("inputs_embeds", _seen(case, broken))
 
@@ -298,8 +298,8 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
 
     One that padding changes behind its first step is wrong whatever the reference does.
     """
-    kept = _kept(case.reference)
-    broken = [r for r in broken_in(case, _GENERATION, _LATER_TURN) if r.relation in kept]
+    before = _kept(case.reference)
+    broken = [r for r in broken_in(case, _GENERATION, _LATER_TURN) if r.relation in before]
     if broken:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
     if padded := [r for r in broken_in(case, PADDED_GENERATION) if not r.note]:

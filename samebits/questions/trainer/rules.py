@@ -121,8 +121,8 @@ def _refused(case: Case) -> Iterator[Sighting]:
         return
     for change in comparison.changes:
         if change.subject == "evaluation" and change.name == OUTCOME:
-            here = case.capture.cell.stack
-            raises = comparison.reference if change.candidate == RETURNS else here
+            stack = case.capture.cell.stack
+            raises = comparison.reference if change.candidate == RETURNS else stack
             yield Sighting(OUTCOME, (change_line(change),), raises=raises)
 
 

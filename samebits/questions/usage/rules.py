@@ -273,8 +273,8 @@ def _other_config_names(case: Case) -> Iterator[Sighting]:
     """Find fields of parts of the config that it answers itself in one release and not in the other."""
     reference, candidate = (signal_of(s).config_names for s in (case.reference, case.capture))
     if reference is not None and candidate is not None:
-        kept = tuple(name for name in reference.own if name in candidate.within)
-        reference = reference.model_copy(update={"own": kept})
+        common = tuple(name for name in reference.own if name in candidate.within)
+        reference = reference.model_copy(update={"own": common})
     yield from _names_elsewhere(case, "config", reference, candidate)
 
 

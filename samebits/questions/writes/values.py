@@ -114,9 +114,9 @@ def _changes(file: str, before: Written, after: Written) -> Iterator[_Change]:
     for key, value in old.items():
         if value in _NOTHING or key in lost or _is_left_out(key):
             continue
-        there = {name: new[name] for name in _names(key, old, new)}
-        if there and not any(_is_same(value, other) for other in there.values()):
-            name, other = next(iter(there.items()))
+        moved = {name: new[name] for name in _names(key, old, new)}
+        if moved and not any(_is_same(value, other) for other in moved.values()):
+            name, other = next(iter(moved.items()))
             if other not in _NOTHING or name == key:
                 yield _Change(key, name, value, other)
 

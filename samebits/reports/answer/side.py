@@ -181,19 +181,19 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
     text = min((text for text, _ in defects), key=lambda text: kinds.index(text.kind))
     name = _name(text)
     others = [code for code in codes if code != text.code]
-    found = ", ".join([text.code, *others])
+    named = ", ".join([text.code, *others])
     for code in codes:
         if code in _CONTRADICTIONS:
-            return Side("", codes, f"not known: {_CONTRADICTIONS[code]} ({found})")
+            return Side("", codes, f"not known: {_CONTRADICTIONS[code]} ({named})")
     if _may_be_design(cell):
-        return Side("", codes, f"not known: {name} ({found}), which a class may do by design")
+        return Side("", codes, f"not known: {name} ({named}), which a class may do by design")
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
     at = EVERY_RELEASE if is_everywhere(cell) else release(stacks[0], report)
     faulty = f"{at} {verb}"
     is_alike = cell.judged in (Verdict.UNSTABLE, Verdict.FAILED) and stacks[0] in group
     if is_alike and len(group) > 1:
         faulty = f"{listed([*group], report)} {'raise' if verb == 'raises' else 'are wrong'}"
-    return Side(stacks[0], codes, f"{faulty}: {name} ({found})")
+    return Side(stacks[0], codes, f"{faulty}: {name} ({named})")
 
 
 def _may_be_design(cell: CellResult) -> bool:

@@ -140,24 +140,24 @@ def asked(source: load.Source) -> dict[str, Any]:
         config = transformers.AutoConfig.from_pretrained(source.where, **source.config_arguments())
     except Exception:  # noqa: BLE001  a type that no Auto class knows: its own class alone loads it
         return {}
-    found: dict[str, Any] = {}
+    heads: dict[str, Any] = {}
     for name in _AUTO:
         if (mapping := getattr(getattr(transformers, name, None), "_model_mapping", None)) is None:
             continue
         if type(config) not in mapping:
-            found[name] = None
+            heads[name] = None
             continue
         with suppress(Exception):  # a class whose packages are missing
-            found[name] = _get_model_class(config, mapping)
+            heads[name] = _get_model_class(config, mapping)
     parts = _parts(config)
     mapping = transformers.AutoModel._model_mapping
     for part in parts:
         with suppress(Exception):  # a part that has no class of its own
             part_class = mapping[type(part)]
-            found[part_class.__name__] = part_class
-    known = {*found.values()}
+            heads[part_class.__name__] = part_class
+    mapped = {*heads.values()}
     heads_of = (head for each in (config, *parts) for head in _heads(each))
-    return found | {head.__name__: head for head in heads_of if head not in known}
+    return heads | {head.__name__: head for head in heads_of if head not in mapped}
 
 
 def declared(source: load.Source, model: Any) -> dict[str, Any]:
@@ -213,19 +213,19 @@ def _parts(config: Any) -> list[Any]:
 
 def facts(source: load.Source, own: Own, classes: dict[str, Any]) -> dict[str, Facts]:
     """Return name -> what its class reads; a class that several names load is loaded once."""
-    found: dict[str, Facts] = {}
+    loads: dict[str, Facts] = {}
     by_class: dict[Any, Facts] = {type(own.model): {}}
     for i, (name, model_class) in enumerate(classes.items(), 1):
         progress.tick(name, i, len(classes))
         if model_class is None:
-            found[name] = {"model_class": ""}
+            loads[name] = {"model_class": ""}
             continue
         if model_class not in by_class:
             by_class[model_class] = _of_class(
                 getattr(transformers, name, model_class), source, own, name
             )
-        found[name] = {"model_class": model_class.__name__, **by_class[model_class]}
-    return found
+        loads[name] = {"model_class": model_class.__name__, **by_class[model_class]}
+    return loads
 
 
 def from_base(own: Own, source: load.Source) -> dict[str, Facts]:
@@ -265,10 +265,10 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
     alignment.align(model)
     of_model = model.state_dict()
     digests = {name: hash_or_none(tensor) for name, tensor in of_model.items()}
-    here = set(digests.values())
-    left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
+    held = set(digests.values())
+    left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in held}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
-    found = {
+    facts = {
         "n_tensors": len(own.tensors),
         "n_left": len(left),
         "elements": sum(n for _, n in own.tensors.values()),
@@ -279,4 +279,4 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
         "unwritten": [n for n, t in of_model.items() if heap.holds_pattern(t, "a")][:_MAX_NAMES],
         **own.outputs(model),
     }
-    return model, found, fresh
+    return model, facts, fresh

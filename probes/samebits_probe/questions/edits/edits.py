@@ -30,20 +30,20 @@ _FIELDS = ("raised", "broken")
 def edits(subject: Subject) -> dict[str, Facts]:
     """Return edit -> what comes of it; {} if forward raises before one, or gives other numbers each time."""
     progress.tick("copies")
-    found: dict[str, Facts] = _in_child(subject, _others)
-    if (plain := found.pop(_PLAIN)).get("left_out"):
+    edits: dict[str, Facts] = _in_child(subject, _others)
+    if (plain := edits.pop(_PLAIN)).get("left_out"):
         return {}
     ways = _sizes(subject)
     for i, (name, arguments) in enumerate(ways.items(), 1):
         progress.tick(name, i, len(ways))
         resize = partial(_resized, arguments=arguments, is_used=name in resizing.USED)
-        facts = found[f"resize_token_embeddings(), {name}"] = _in_child(subject, resize)
+        facts = edits[f"resize_token_embeddings(), {name}"] = _in_child(subject, resize)
         if i == 1 and facts.get("raised", {}).get(EDIT):
             break  # the other ways raise the same
-    if any(_fails_saved(facts) for facts in found.values()):
+    if any(_fails_saved(facts) for facts in edits.values()):
         saved = _in_child(subject, _saved)
         plain = {field: plain.get(field, {}) | saved.get(field, {}) for field in _FIELDS}
-    return {name: _without(facts, plain) for name, facts in found.items()}
+    return {name: _without(facts, plain) for name, facts in edits.items()}
 
 
 def _in_child(subject: Subject, ask: Callable[[Subject], Any]) -> Any:
@@ -60,15 +60,15 @@ def _others(subject: Subject) -> dict[str, Facts]:
     done, plain = Done(), {}
     with done.leaving_out():
         plain = _plain(subject, done)
-    found = {_PLAIN: done.content()}
+    edits = {_PLAIN: done.content()}
     if done.left_out:
-        return found
+        return edits
     for name, ask in others.EDITS.items():
         done = Done()
         with done.leaving_out():
             ask(subject, first, plain, done)
-        found[name] = done.content()
-    return found
+        edits[name] = done.content()
+    return edits
 
 
 def _plain(subject: Subject, done: Done) -> dict[str, Any]:

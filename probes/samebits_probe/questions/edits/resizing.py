@@ -174,16 +174,16 @@ def _others(model: Any, found: Embeddings) -> dict[str, torch.Tensor]:
 
 def _facts(model: Any) -> dict[str, str]:
     """Return what of a model depends on its vocabulary, in words."""
-    found = embeddings(model)
+    tables = embeddings(model)
     shapes = {
         name: f"{' x '.join(map(str, tensor.shape))} {str(tensor.dtype).removeprefix('torch.')}"
-        for name, tensor in found.kept().items()
+        for name, tensor in tables.kept().items()
     }
     config = model.config
     return {
         **shapes,
-        "padding_idx": str(found.table.padding_idx),
-        "num_embeddings": str(found.table.num_embeddings),
+        "padding_idx": str(tables.table.padding_idx),
+        "num_embeddings": str(tables.table.num_embeddings),
         "config.vocab_size": str(getattr(config, "vocab_size", None)),
         "get_text_config().vocab_size": _of_text(config),
     }

@@ -110,9 +110,9 @@ def _other_heads(source: load.Source, own_class: Any, config: Any) -> list[str]:
     mapped = {
         name: place.rpartition(".")[2] for name, place in load.own_classes(config, source).items()
     }
-    known = {name: kind.__name__ for name, kind in asked(source).items() if kind is not None}
+    auto = {name: kind.__name__ for name, kind in asked(source).items() if kind is not None}
     first: dict[str, str] = {}
-    for name, kind in (known | mapped).items():
+    for name, kind in (auto | mapped).items():
         if _is_head(name) and kind != own_class.__name__:
             first.setdefault(kind, name)
     return sorted(first.values(), key=lambda name: "Classification" not in name)
@@ -201,7 +201,7 @@ class _Pool:
         """Return FirstWeights of samebits/questions/initial/records.py."""
         values = torch.cat(self._sample)
         finite = values[values.isfinite()]
-        found: Facts = {
+        facts: Facts = {
             "n_tensors": len(self._first),
             "is_fixed": self._is_fixed,
             "repeats": self._repeats,
@@ -211,7 +211,7 @@ class _Pool:
             "writer": self.writer,
         }
         if not len(finite):
-            return found
+            return facts
         mean, std = float(finite.mean()), float(finite.std(unbiased=False))
         kurtosis = float(((finite - mean) ** 4).mean()) / std**4 if std else 0.0
         numbers = {
@@ -222,7 +222,7 @@ class _Pool:
             "kurtosis": kurtosis,
         }
         return {
-            **found,
+            **facts,
             "n_values": len(finite.unique()),
             **{name: float(f"{value:.6g}") for name, value in numbers.items()},
         }

@@ -61,12 +61,12 @@ def one_by_one(pipe: Any, call: Call) -> Facts:
         batch, alone = _together(pipe, call), _alone(pipe, call)
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"own": {"raised": in_one_line(error)}}
-    found = {
+    facts = {
         "own": {"fields": values.fields([each.answer for each in alone])},
         "padding": batch.padding,
         "distance": _distance(batch, alone),
     }
-    return found | {"in_float64": _in_float64(pipe, call)} if found["distance"] else found
+    return facts | {"in_float64": _in_float64(pipe, call)} if facts["distance"] else facts
 
 
 def _together(pipe: Any, call: Call) -> _Answered:

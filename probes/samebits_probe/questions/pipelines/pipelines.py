@@ -28,16 +28,16 @@ _SEED = 0
 def facts(source: Source, names: list[str], seconds: float) -> Facts:
     """Return task -> what its pipeline answers; tasks that begin after ``seconds`` are left out."""
     end = time.perf_counter() + seconds
-    found = {}
+    answers = {}
     for i, name in enumerate(names, 1):
         progress.tick(name, i, len(names))
         is_over = time.perf_counter() > end
         if is_over:
-            found[name] = {"left_out": _NO_TIME}
+            answers[name] = {"left_out": _NO_TIME}
             continue
         with tasks.TASKS[name].reads():
-            found[name] = _task(name, source, end)
-    return found
+            answers[name] = _task(name, source, end)
+    return answers
 
 
 def _task(name: str, source: Source, end: float) -> Facts:
@@ -70,12 +70,12 @@ def _case(pipe: Any, task: Task, call: Call) -> Facts:
         return own if "left_out" in own else {"own": own}
     if task.computes:
         return {"own": own, "fed": fed}
-    found = {"own": own, "fed": fed, "given": _answer(pipe, task, call, torch.float32)[0]}
+    answers = {"own": own, "fed": fed, "given": _answer(pipe, task, call, torch.float32)[0]}
     if call.is_batch:
-        found["one_by_one"] = batches.one_by_one(pipe, call)
+        answers["one_by_one"] = batches.one_by_one(pipe, call)
     # generate() chooses in float32, whatever it is given
-    exact = found["given"] if task.generates else _answer(pipe, task, call, torch.float64)[0]
-    return found | {"exact": exact}
+    exact = answers["given"] if task.generates else _answer(pipe, task, call, torch.float64)[0]
+    return answers | {"exact": exact}
 
 
 def _has_template(pipe: Any) -> bool:

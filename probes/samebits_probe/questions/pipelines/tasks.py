@@ -366,8 +366,8 @@ def _has(auto: str, model: Any) -> bool:
     mapping = getattr(getattr(transformers, auto, None), "_model_mapping", {})
     if type(config) not in mapping:
         return False
-    found = mapping[type(config)]
-    return name in [each.__name__ for each in (found if isinstance(found, tuple) else (found,))]
+    mapped = mapping[type(config)]
+    return name in [each.__name__ for each in (mapped if isinstance(mapped, tuple) else (mapped,))]
 
 
 def arguments_of(call: Call, model: Any) -> Facts:

@@ -21,12 +21,12 @@ _MANY = 32
 
 def fields(answer: Any) -> dict[str, Field]:
     """Return place -> field, in the order of the answer; ``[0].label`` is the label of the first entry."""
-    found = dict(_fields("", answer))
-    if rest := [*found.items()][_MAX_FIELDS:]:
-        found = dict([*found.items()][:_MAX_FIELDS])
+    fields = dict(_fields("", answer))
+    if rest := [*fields.items()][_MAX_FIELDS:]:
+        fields = dict([*fields.items()][:_MAX_FIELDS])
         text = json.dumps([(place, field["exact"]) for place, field in rest])
-        found["…"] = {"exact": f"{len(rest)} more fields, {short_hash(text.encode())}"}
-    return found
+        fields["…"] = {"exact": f"{len(rest)} more fields, {short_hash(text.encode())}"}
+    return fields
 
 
 def _fields(place: str, value: Any) -> Iterator[tuple[str, Field]]:

@@ -211,9 +211,9 @@ def _of_pairs(processor: Any, base: Base) -> dict[str, Call]:
     given += [images[name] for name in _PAIRS if name in images and name in names]
     by_kind = (("text_kwargs", texts, _SIDE), ("images_kwargs", images, "do_rescale"))
     given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
-    known = {name for options in given for name in options}
+    asked = {name for options in given for name in options}
     flipped = [*_switches(processor), *_flipped_defaults(typed), *_own_switches(processor, typed)]
-    given += [{n: v} for n, v in dict.fromkeys(flipped) if n not in known]
+    given += [{n: v} for n, v in dict.fromkeys(flipped) if n not in asked]
     cases = _cases(base, given, holder, loads=("do_rescale",), part="image_processor")
     if side and _SIDE in names:
         cases |= _set_later(base, texts[_SIDE], "tokenizer")

@@ -92,10 +92,10 @@ def row_of(kwargs: Facts, i: int) -> Facts:
 def _texts(model: Any, kwargs: Facts) -> list[torch.Tensor] | None:
     """Return the tokens of text of each row; None for a model of which a row of text needs more than these."""
     placeholder = media_way.placeholder("image", model.config, choice.signature_of(model.forward))
-    known = {*media_way.OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
+    fed = {*media_way.OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
     beside = {IMAGE_PLACES, DECODER, *media_way.VISIBLE, media_way.PATCH_NUMBERS}
     names = tensors_of(kwargs).keys()
-    if placeholder is None or PIXELS not in names or names - known or names & beside:
+    if placeholder is None or PIXELS not in names or names - fed or names & beside:
         return None
     never = torch.tensor([placeholder, *media_way.reserved(model.config)])
     real = [ids[mask == 1] for ids, mask in zip(kwargs[TOKENS], kwargs[MASK], strict=True)]
