@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import large, page
 from bench.machine import machine
-from bench.place import CODE, WORK, Place, zoo_cut
+from bench.place import CODE, WORK, Place, one_model, zoo_cut
 from bench.took import Took, run
 
 FORMAT_VERSION = 1
@@ -237,7 +237,6 @@ class Bench:
     def memory(self) -> dict[str, Any]:
         """Run a model of each size through the oldest and the newest stack, one cell at a time."""
         results: dict[str, Any] = {}
-        stacks = self.matrix["environments"]
         for gigabytes in (0.1,) if self.quick else (0.1, 1, 4):
             size = int(gigabytes * 1e9)
             needed = {"memory": 4 * size, "disk": 3 * size}
@@ -248,17 +247,7 @@ class Bench:
                 continue
             folder = self.folder / f"memory-{gigabytes:g}"
             bytes_ = large.make(folder / "model", size)
-            matrix = {
-                key: self.matrix[key]
-                for key in ("version", "torch", "python")
-                if key in self.matrix
-            } | {
-                "stacks": [stacks[0], stacks[-1]],
-                "defaults": {"timeout": 3600, "greedy": 2, "relations": False},
-                "models": {
-                    "large": {"path": "../model", "save_load": False, "dtypes": ["float32"]}
-                },
-            }
+            matrix = one_model(self.matrix)
             place = Place(folder / "run", matrix)
             cold = place.samebits("--jobs", "1")
             place.forget("rows", "receipts")
@@ -332,18 +321,19 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
     }
+    part = options.out or WORK / "bench" / "part.json"
     try:
         for name in wanted:
             print(f"{name} …", flush=True)
             results[name] = steps[name]()
+            # a step that fails leaves what the hour before it measured
+            part.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    whole = not options.quick and not options.steps
-    out = options.out or (RESULTS if whole else WORK / "bench" / "part.json")
-    out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     print(page.render(results))
-    if out == RESULTS:
+    if not (options.quick or options.steps or options.out):
+        shutil.copyfile(part, RESULTS)
         page.main()
 
 

@@ -161,6 +161,16 @@ def zoo_cut(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, An
     return cut
 
 
+def one_model(matrix: dict[str, Any]) -> dict[str, Any]:
+    """Return a matrix of the model in ``../model`` for the oldest and the newest environment of a matrix."""
+    environments = matrix["environments"]
+    return {key: matrix[key] for key in ("version", "torch", "python") if key in matrix} | {
+        "environments": [environments[0], environments[-1]],
+        "defaults": {"timeout": 3600, "greedy": 2, "relations": False},
+        "models": {"large": {"path": "../model", "save_load": False, "dtypes": ["float32"]}},
+    }
+
+
 def _cut(entry: dict[str, Any], names_of: dict[str, list[str]]) -> dict[str, Any] | None:
     """Return an expected entry without the models, stacks and variants that the cut leaves out."""
     cut = dict(entry)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bench import large, page
-from bench.place import Place, zoo_cut
+from bench.place import Place, one_model, zoo_cut
 from bench.took import run
 from samebits.matrix import load
 from samebits.stacks.build import interpreter_of
@@ -128,6 +128,14 @@ def test_the_zoo_cut_down_is_valid(tmp_path, n_models, dtypes, n_stacks):
     assert (len(matrix.models), len(matrix.stacks)) == (n_models, n_stacks)
     assert {model.dtypes for model in matrix.models} == {tuple(dtypes)}
     assert all(model.build is not None for model in matrix.models)
+
+
+def test_the_matrix_of_one_large_model_is_valid(tmp_path):
+    large.make(tmp_path / "model", 1_000_000)
+    path = tmp_path / "run" / "matrix.yaml"
+    path.parent.mkdir()
+    path.write_text(yaml.safe_dump(one_model(zoo_cut(1, ["float32"], 4)), sort_keys=False))
+    assert len(load.load(path).stacks) == 2
 
 
 @pytest.mark.parametrize("size", [10**7, 10**8])
