@@ -40,6 +40,19 @@ def _filled_scaling(case: Case) -> Iterator[Sighting]:
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
+def _no_head_dim(case: Case) -> Iterator[Sighting]:
+    """Find a function of a rope type that multiplies ``head_dim``, which the config class leaves at None."""
+    if case.raised("TypeError", r"^unsupported operand type\(s\) for \*: 'NoneType' and") is None:
+        return
+    last = case.frames[-1] if case.frames else None
+    if (
+        last is not None
+        and last.file.endswith("modeling_rope_utils.py")
+        and "head_dim" in last.code
+    ):
+        yield Sighting("head_dim", case.exception_lines())
+
+
 def _is_off_formula(facts: InvFreqFacts) -> bool:
     formula = facts.formula
     if formula is None or formula.max_ulp is None or formula.bound_ulp is None:
@@ -297,4 +310,5 @@ RULES = (
     Rule("SB506", _unread_parameters, explains=STORED | COMPUTED | RAISED),
     Rule("SB507", _filled_scaling, explains=RAISED),
     Rule("SB508", _lost_base, explains=STORED | COMPUTED),
+    Rule("SB509", _no_head_dim, explains=RAISED),
 )

@@ -410,6 +410,17 @@ def test_a_missing_import_of_a_model_that_runs_is_no_finding():
     assert codes_of(sound(Memory(), "5.x", code=code)) == []
 
 
+def test_a_head_dim_of_none_is_named_where_a_rope_type_multiplies_it():
+    message = "unsupported operand type(s) for *: 'NoneType' and 'float'"
+    rope = "transformers/modeling_rope_utils.py"
+    product = frame(rope, "dim = int(head_dim * partial_rotary_factor)", "_compute_yarn_parameters")
+    (finding,) = findings(Case(capture=failed("TypeError", message, product)))
+    assert (finding.code, finding.where) == ("SB509", "head_dim")
+    scaled = frame(rope, "base = base * factor", "_compute_dynamic_ntk_parameters")
+    assert codes_of(failed("TypeError", message, scaled)) == []
+    assert codes_of(failed("TypeError", message, frame(OWN, "head_dim * 2.0"))) == []
+
+
 def test_a_key_of_a_filled_rope_scaling_is_named_where_the_reference_works():
     read = frame(code='self.factor = config.rope_scaling["factor"] if config.rope_scaling else 1.0')
     works, fails = sound(Memory(), "4.48"), failed("KeyError", "'factor'", read)
