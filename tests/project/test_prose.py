@@ -103,6 +103,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "NO_KEYS in trip.reason": "the message of an exception of Python",
     },
     "findings/packages.py": {
+        r"re.compile('version of PEFT you are using is not compatible, .* (?:>=|greater than) (?P<least>\\d[\\d.]*\\d)')": "the words of transformers for one that is too old",
         "re.finditer(_NAMED, message)": "the words of transformers and Python for a package that is missing",
     },
     "findings/tokenizers.py": {
