@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from unittest import mock
@@ -120,6 +121,37 @@ def test_a_tokenizer_that_is_another_one_without_config_json_is_told():
         assert found["", "tokenizer"]["facts"] == entries["tokenizer"]["facts"]
         (copy / "config.json").unlink()  # nothing to be without
         assert ("here", parts.ALONE) not in crossed(original, copy)
+
+
+def test_copies_that_are_loaded_alike_are_asked_once_and_others_again():
+    with tempfile.TemporaryDirectory() as root:
+        original, copy, _ = made(root, "wordpiece")
+        alike, cased, other = (Path(root) / name for name in ("alike", "cased", "other"))
+        for folder in (alike, cased, other):
+            shutil.copytree(copy, folder)
+        settings = json.loads((cased / "tokenizer_config.json").read_text())
+        settings["do_lower_case"] = not settings.get("do_lower_case", True)
+        (cased / "tokenizer_config.json").write_text(json.dumps(settings))
+        rules = json.loads((other / "tokenizer.json").read_text())
+        vocabulary = rules["model"]["vocab"]
+        first, second = list(vocabulary)[-2:]
+        vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+        (other / "tokenizer.json").write_text(json.dumps(rules))
+
+        def asked(*folders):
+            copies = {folder.name: str(folder) for folder in folders}
+            with mock.patch.object(texts, "facts", wraps=texts.facts) as facts:
+                entries = list(parts.crossed(source(original), copies))
+            outcomes = {e["saver"]: e["outcome"] for e in entries if e["part"] == "tokenizer"}
+            return facts.call_count, outcomes
+
+        n_of_one, outcomes = asked(copy)
+        assert outcomes == {"copy": "same"}
+        assert asked(copy, alike) == (n_of_one, {"copy": "same", "alike": "same"})
+        assert asked(copy, cased)[0] > n_of_one
+        n_of_two, outcomes = asked(copy, other)
+        assert n_of_two > n_of_one
+        assert outcomes["other"] == "other"
 
 
 def test_a_copy_that_does_not_load_is_told_with_its_exception():

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from transformers import GenerationConfig
 
-from samebits_probe.cell.outcomes import Clock, Outcomes
+from samebits_probe.cell.outcomes import Clock, Outcomes, short_hash
 from samebits_probe.cell.written import file_of
 from samebits_probe.model.load import Source, has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, phase
+from samebits_probe.process.hashing import file_hash
 from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
@@ -34,6 +35,10 @@ _CONFIG_FILE, _GENERATION_FILE = "config.json", "generation_config.json"
 SECONDS = 10.0
 """Time for the calls of one processor; later ones are left out."""
 _OF_RELEASE = ("transformers_version",)
+_OF_STATE = (_CONFIG_FILE, "tokenizer_config.json", "saved.json")
+"""Files of which a loaded tokenizer itself shows what it has of them."""
+_OF_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf")
+_PLAIN = (str, int, float, type(None))
 
 
 class Parts(NamedTuple):
@@ -151,28 +156,30 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
 
     Then yield what those parts of the original give here, with no saver.
     """
-    parts, asked = of(source), set[str]()
+    answers, asked = _Answers(of(source)), set[str]()
     with undisturbed():
         for saver, folder in copies.items():
             for name, saved in _parts_of_copy(folder).items():
                 if saved["outcome"] != "saved":
                     continue
                 progress.tick(f"the {name} that {saver} saved")
-                answer = _answer(parts, name, source.at(folder))
+                answer = answers.of(name, source.at(folder))
                 if answer.get("facts") == saved["facts"]:
                     answer = {"outcome": "same"}
                 else:
                     asked.add(name)
                 yield {"saver": saver, "part": name, **answer}
-                if name == TOKENIZER and (alone := _alone(parts, source.at(folder), saved, answer)):
+                if name == TOKENIZER and (
+                    alone := _alone(answers, source.at(folder), saved, answer)
+                ):
                     asked.add(name)
                     yield {"saver": saver, "part": ALONE, **alone}
         for name in sorted(asked):
             progress.tick(f"the {name} of the original")
-            yield {"saver": "", "part": name, **_answer(parts, name, source)}
+            yield {"saver": "", "part": name, **answers.of(name, source)}
 
 
-def _alone(parts: Parts, copy: Source, saved: Facts, beside: Facts) -> Facts | None:
+def _alone(answers: _Answers, copy: Source, saved: Facts, beside: Facts) -> Facts | None:
     """Return what the tokenizer of a copy gives without config.json; None if it gives what it gives beside it."""
     if not (Path(copy.where) / _CONFIG_FILE).exists():
         return None
@@ -181,7 +188,7 @@ def _alone(parts: Parts, copy: Source, saved: Facts, beside: Facts) -> Facts | N
         for path in Path(copy.where).iterdir():
             if path.name != _CONFIG_FILE:
                 (Path(folder) / path.name).symlink_to(path.absolute())
-        answer = _answer(parts, TOKENIZER, copy.at(folder))
+        answer = answers.of(TOKENIZER, copy.at(folder))
     if answer["outcome"] == beside["outcome"] == "load failed":
         return None
     return None if answer.get("facts") == beside.get("facts", saved["facts"]) else answer
@@ -191,12 +198,49 @@ def _parts_of_copy(folder: str) -> dict[str, Facts]:
     return dict(json.loads((Path(folder) / "saved.json").read_text("utf-8")).get("parts", {}))
 
 
-def _answer(parts: Parts, name: str, source: Source) -> Facts:
-    try:
-        facts = parts.facts(name, source)
-    except PhaseFailed as failed:
-        return {"outcome": "load failed", "failure": failed.failure}
-    return {"outcome": "other", "facts": json.loads(json.dumps(facts))}
+class _Answers:
+    """What the parts of copies give; tokenizers that were loaded alike are asked once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._by_state: dict[str, Facts] = {}
+
+    def of(self, name: str, source: Source) -> Facts:
+        """Return what a part of a copy gives, or why it cannot be loaded."""
+        try:
+            loaded = self._parts.load(name, source)
+            if name != TOKENIZER:
+                return {"outcome": "other", "facts": self._facts(name, loaded)}
+            state = _state(loaded, Path(source.where))
+            if state not in self._by_state:
+                self._by_state[state] = self._facts(name, loaded)
+        except PhaseFailed as failed:
+            return {"outcome": "load failed", "failure": failed.failure}
+        return {"outcome": "other", "facts": self._by_state[state]}
+
+    def _facts(self, name: str, loaded: Any) -> Facts:
+        return dict(json.loads(json.dumps(self._parts.facts_of(name, loaded))))
+
+
+def _state(tokenizer: Any, folder: Path) -> str:
+    """Return a digest of what decides all that a tokenizer gives: its class, its fields, its rules, the other files."""
+    if not folder.is_dir():  # of the hub, where nothing else is loaded from
+        return str(folder)
+    fields = {n: v for n, v in vars(tokenizer).items() if isinstance(v, (*_PLAIN, list, tuple))}
+    rules = getattr(getattr(tokenizer, "_tokenizer", None), "to_str", None)
+    state = (
+        type(tokenizer),
+        sorted(fields.items()),
+        sorted((n, str(v)) for n, v in getattr(tokenizer, "init_kwargs", {}).items()),
+        getattr(tokenizer, "added_tokens_decoder", None),
+        rules() if rules is not None else None,
+        [
+            (path.name, file_hash(path))
+            for path in sorted(folder.iterdir())
+            if path.is_file() and path.name not in _OF_STATE and path.suffix not in _OF_WEIGHTS
+        ],
+    )
+    return short_hash(repr(state).replace(str(folder), "").encode("utf-8", "surrogatepass"))
 
 
 def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
