@@ -6,6 +6,7 @@ is its schema, and the host reads captures only through it. Lists are in the ord
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Literal
@@ -61,6 +62,10 @@ class Frame(Record):
         return self.file.startswith("transformers/models/") and "/auto/" not in self.file
 
 
+_NO_SUCH_FILE = re.compile(r"does not appear to have a file named|^Error no file named")
+"""The words of ``cached_file`` in transformers/utils/hub.py and of ``from_pretrained`` for a file that is not there."""
+
+
 class Failure(Record):
     """An exception raised inside a stack."""
 
@@ -109,9 +114,14 @@ class Failure(Record):
 
     @property
     def may_be_the_machine(self) -> bool:
-        """True if another run may succeed: the process died, or memory or a file was missing."""
+        """True if another run may succeed: the process died, or memory was short, or a file could not be read.
+
+        A file that a release asks for and the checkpoint does not have is missing in every run.
+        """
         if self.phase in {"process", "probe", "memory"} or "allocate" in self.message:
             return True
+        if _NO_SUCH_FILE.search(self.message):
+            return False
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 

@@ -35,3 +35,21 @@ def changed(frame):
 def test_the_place_is_a_line_that_changed_or_one_of_the_model_where_torch_raises(frames, place):
     failure = Failure(phase="load", type="E", message="", traceback="", frames=frames)
     assert failure.place == place
+
+
+@pytest.mark.parametrize(
+    ("type_name", "message", "expected"),
+    [
+        ("OSError", "[Errno 28] No space left on device", True),
+        ("OSError", "We couldn't connect to 'https://huggingface.co' to load the files", True),
+        ("OSError", "…/copy does not appear to have a file named preprocessor_config.json.", False),
+        ("OSError", "Error no file named model.safetensors found in directory x.", False),
+        ("MemoryError", "", True),
+        ("ValueError", "shapes differ", False),
+    ],
+)
+def test_a_file_that_the_checkpoint_does_not_have_is_missing_in_every_run(
+    type_name, message, expected
+):
+    failure = Failure(phase="load", type=type_name, message=message, traceback="")
+    assert failure.may_be_the_machine is expected
