@@ -1,6 +1,7 @@
 """The bench measures a matrix that is valid, and the document says what the results say."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert "on 2 cores of a processor." in text
     assert target(text, "all probes") == ["1.61 \N{MULTIPLICATION SIGN}", "**no**"]
     assert target(text, "cell a") == ["320", "450.0"]
-    assert "| host          |          |   146.0 |" in text
+    assert re.search(r"\| host +\| +\| +146\.0 \|", text)
     assert target(text, "training step and Trainer")[:3] == ["84.0", "0.02", "`training: false`"]
     assert "relations inside a release" not in text
     assert target(text, "forward, watched") == ["90", "9.0"]
