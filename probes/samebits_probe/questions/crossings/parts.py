@@ -211,7 +211,8 @@ class _Answers:
             loaded = self._parts.load(name, source)
             if name != TOKENIZER:
                 return {"outcome": "other", "facts": self._facts(name, loaded)}
-            state = _state(loaded, Path(source.where))
+            with phase(f"ask the {name}"):
+                state = _state(loaded, Path(source.where))
             if state not in self._by_state:
                 self._by_state[state] = self._facts(name, loaded)
         except PhaseFailed as failed:
