@@ -149,8 +149,7 @@ def computed_again(limit, *, needs_values):
     twin = precision.copy_in(torch.float64, model, {})
     assert twin.scale.item() != 12.0**0.5
     with mock.patch.object(precision, "_LARGE", limit):
-        precision.compute_tables_again(twin)
-        precision.compute_attributes_again(twin)
+        precision.compute_again(twin)
     assert twin.scale.item() == 12.0**0.5
     assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)
     return made

@@ -11,7 +11,8 @@ import pytest
 
 from samebits.questions.relations.chart import quantiles
 from samebits.records.band import Band
-from samebits.records.finding import Explanation, Finding
+from samebits.records.comparison import TokenSplit
+from samebits.records.finding import Explanation, Finding, Step
 from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side, SourceDiff, TraceLine, TracePair
@@ -805,6 +806,24 @@ def test_both_traces_stand_side_by_side(report):
     made = page_with(report, cause=cause)
     assert "Both traces around it: 2 lines of operations" in made
     assert made.count("<small>begins here</small>") == made.count("<small>only here</small>") >= 1
+
+
+def test_what_explains_a_cell_is_the_text_of_report_md(report):
+    reference = Side(stack="4.48", op="aten.mm.default", module="lm_head")
+    candidate = reference.model_copy(update={"stack": "5.0", "op": "aten.bmm.default"})
+    split = TokenSplit(prompt="short", step=4, reference=((7, 2.0), (9, 1.0)), candidate=None)
+    made = page_with(
+        report,
+        cause=cause_in(candidate, reference=reference),
+        steps=(Step(suspect="masks", status="ruled in", what="<mask>"),),
+        splits=(split,),
+        notes=("<read>",),
+    )
+    assert "<td>operation (differs)</td>" in made
+    assert "<td>module</td>" in made
+    assert "<strong>masks</strong>" in made
+    assert "<td>7 (2), then 9 (1)</td>" in made
+    assert "<li>&lt;read&gt;</li>" in made
 
 
 def test_every_set_of_pieces_that_was_tried_has_its_result(report):

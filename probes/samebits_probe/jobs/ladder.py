@@ -255,8 +255,7 @@ class Ladder:
         rounded = self.job["task"]["rounded"]
         twin = precision.copy_in(dtype, self.loaded.model, rounded, shares=self._shares)
         if dtype == torch.float64 and self.job["task"]["tables"]:
-            precision.compute_tables_again(twin)
-            precision.compute_attributes_again(twin)
+            precision.compute_again(twin)
         return twin
 
     def _noise(self) -> Facts:

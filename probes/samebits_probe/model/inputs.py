@@ -20,12 +20,12 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.scaling import scalings
+from samebits_probe.model.shrink import UNPADDED
 
 Prompt = dict[str, Any]
 
 _WINDOW_FIELDS = ("sliding_window", "attention_window_size", "local_attention", "window_size")
 _CHUNK = "attention_chunk_size"
-_UNPADDED = "unpadded_vocab_size"
 _PAST = 8
 """Tokens of a prompt past a window."""
 _LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
@@ -128,7 +128,7 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
     if not (size := vocabulary(config)):
         raise NotFed("the config has no vocab_size to choose token ids from")
     # labels are ids, too, and logits may have fewer than the embeddings, as Inkling 2's
-    size = min(size, forks.value_of(config, _UNPADDED) or size)
+    size = min(size, forks.value_of(config, UNPADDED) or size)
     low = min(10, size // 4)
     ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
     return [

@@ -54,12 +54,12 @@ _TABLE_TOLERANCE = 2.0**-16
 def promoted_copy(model: Any) -> Any:
     """Return a copy whose parameters, buffers and plain tensor attributes are float64.
 
-    Unlike :func:`copy_in` it leaves complex tensors as they are, and always computes the tables
-    again.
+    Unlike :func:`copy_in` it leaves complex tensors as they are, and always computes again what the
+    code computes.
     """
     twin = copy.deepcopy(model).double()
     _widen_attributes(twin, _TO_FLOAT64)
-    compute_tables_again(twin)
+    compute_again(twin)
     return twin
 
 
@@ -120,47 +120,27 @@ def _widen_attributes(twin: Any, widening: Widening) -> None:
                 setattr(module, name, value.to(widening[value.dtype]))
 
 
-def compute_tables_again(twin: Any) -> None:
-    """Replace buffers that the code computes, such as minimax's decays, by exact ones.
+def compute_again(twin: Any) -> None:
+    """Replace what the code computes, such as minimax's decays or gptj's scale, by exact numbers.
 
-    A table that was rounded once disagrees with a formula for the same numbers that another
-    branch evaluates. A buffer that has other numbers in a fresh model does not come from the
-    code alone, and stays.
+    These are buffers and plain tensor attributes. A table that was rounded once disagrees with a
+    formula for the same numbers that another branch evaluates. A tensor that has other numbers in a
+    fresh model does not come from the code alone, and stays.
     """
-    if not any(buffer.is_floating_point() for buffer in twin.buffers()):
-        return
     if (fresh := _fresh_model(twin)) is None:
         return
     tables = dict(fresh.named_buffers())
     for name, buffer in twin.named_buffers():
         exact = tables.get(name)
-        if (
-            exact is None
-            or exact.is_meta
-            or exact.dtype != buffer.dtype
-            or exact.shape != buffer.shape
-        ):
-            continue
-        if buffer.is_floating_point() and _same_table(exact, buffer):
+        if exact is not None and exact.dtype == buffer.dtype and _same_table(exact, buffer):
             buffer.copy_(exact)
-
-
-def compute_attributes_again(twin: Any) -> None:
-    """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
-    if (fresh := _fresh_model(twin)) is None:
-        return
     modules = dict(fresh.named_modules())
     for name, module in twin.named_modules():
         for key, value in list(vars(module).items()):
             exact = vars(modules.get(name, module)).get(key)
-            if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
-                continue
-            if exact.is_meta:
-                continue
-            if value.is_floating_point() and exact.shape == value.shape:
-                exact = exact.to(value)
-                if _same_table(exact, value):
-                    setattr(module, key, exact)
+            tensors = isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)
+            if tensors and _same_table(exact, value):
+                setattr(module, key, exact.to(value))
 
 
 def _fresh_model(twin: Any) -> Any:
@@ -185,8 +165,10 @@ def _made_again(twin: Any, values: AbstractContextManager[None]) -> Any:
 
 
 def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
-    """Return True if ``rounded`` holds the numbers of ``exact``, as float32 rounds them."""
-    distance = (exact.to(rounded.device) - rounded).abs()
+    """Return True if ``rounded`` holds the floats of ``exact``, as float32 rounds them."""
+    if exact.is_meta or exact.shape != rounded.shape or not rounded.is_floating_point():
+        return False
+    distance = (exact.to(rounded) - rounded).abs()
     return bool((distance <= _TABLE_TOLERANCE * rounded.abs()).all())
 
 

@@ -283,7 +283,7 @@ def fewer_experts(part: Config) -> None:
 
 
 _VOCABULARIES = ("vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input", "n_vocab")
-_UNPADDED = "unpadded_vocab_size"
+UNPADDED = "unpadded_vocab_size"
 """Tokens that logits have, of a vocabulary with some more so that it divides."""
 
 
@@ -297,8 +297,8 @@ def fewer_tokens(config: Config) -> None:
         for name in _VOCABULARIES:
             if is_size(part.get(name)):
                 part[name] = _VOCABULARY
-        if is_size(part.get(_UNPADDED)):
-            part[_UNPADDED] = _VOCABULARY - _RESERVED_IDS
+        if is_size(part.get(UNPADDED)):
+            part[UNPADDED] = _VOCABULARY - _RESERVED_IDS
     ids = [value for part in parts for value in _special_ids(part)]
     free = [n for n in range(_RESERVED_IDS - 1, 0, -1) if n not in ids]
     new: dict[int, int] = {}

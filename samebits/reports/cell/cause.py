@@ -44,17 +44,23 @@ def kind_words(cause: Cause) -> str:
     return KIND_WORDS[cause.kind] if cast is None else f"a cast: {cast[0]}"
 
 
-def causes_of(cell: CellResult) -> Markdown:
-    """Return where a cell starts to differ from its reference; empty if it was not traced."""
+def causes_of(cell: CellResult, *, diffs: bool = True) -> Markdown:
+    """Return where a cell starts to differ from its reference; empty if it was not traced.
+
+    Without ``diffs`` the changes of source are left out, for a page that shows them in another way.
+    """
     if cell.cause is None:
         return EMPTY
     cause = cell.cause
     beyond = EMPTY
     if cause.beyond is not None:
         beyond = page(
-            [titled("Where the part that float64 does not remove starts"), _cause(cause.beyond)]
+            [
+                titled("Where the part that float64 does not remove starts"),
+                _cause(cause.beyond, diffs=diffs),
+            ]
         )
-    return page([_cause(cause), prose(_sentence(cause.float64)), beyond])
+    return page([_cause(cause, diffs=diffs), prose(_sentence(cause.float64)), beyond])
 
 
 def shown_cause(cell: CellResult) -> Cause | None:
@@ -87,7 +93,7 @@ def place(cause: Cause) -> str:
     return "of what is loaded" if cause.what == "load" else f"of the {cause.what} of {cause.prompt}"
 
 
-def _cause(cause: Cause) -> Markdown:
+def _cause(cause: Cause, *, diffs: bool) -> Markdown:
     context = fill(
         "Seen in the {} of prompt {}, on the path to {}.",
         cause.what,
@@ -119,8 +125,8 @@ def _cause(cause: Cause) -> Markdown:
             _sides(cause),
             bullets(prose(line) for line in evidence if line),
             *other_places,
-            *map(_diff, cause.diffs[:MAX_DIFFS]),
-            _other_diffs(cause.diffs[MAX_DIFFS:]),
+            *(map(_diff, cause.diffs[:MAX_DIFFS]) if diffs else ()),
+            _other_diffs(cause.diffs[MAX_DIFFS:]) if diffs else EMPTY,
         ]
     )
 
@@ -129,9 +135,9 @@ def _sides(cause: Cause) -> Markdown:
     sides = [side for side in (cause.reference, cause.candidate) if side is not None]
     columns = [_side_lines(side) for side in sides]
     rows = [
-        (title, *(side[title] for side in columns))
+        (fill("{} (differs)", title) if len(set(values)) > 1 else prose(title), *values)
         for title in columns[0]
-        if any(side[title] for side in columns)
+        if any(values := [side[title] for side in columns])
     ]
     return table(("", *(side.stack for side in sides)), rows)
 

@@ -89,19 +89,38 @@ def _outcome(
             _to_paste(cell),
             _rest_line(cell),
             _unstable(cell),
-            _per_stack(shared, story, causes_of),
-            _per_stack(shared, story, grafts_of),
-            hunt(shared.cells, story.where),
-            _per_stack(shared, story, ladder_of),
-            _relative(shared),
-            signal_table(cell),
-            tensor_tables(cell),
-            split_table(cell.splits),
-            changes(shared, story),
-            _remarks(shared, story),
+            explained(shared, story, causes_of, _figures(shared)),
             _reproduce(shared),
         ]
     )
+
+
+def explained(
+    shared: Shared,
+    story: Story,
+    causes: Callable[[CellResult], Markdown],
+    figures: Markdown = EMPTY,
+) -> Markdown:
+    """Return what explains an outcome: causes, swaps, float64 check, tokens, changes, and notes.
+
+    ``causes`` returns the causes of a cell; ``figures`` stand before the tokens.
+    """
+    return page(
+        [
+            _per_stack(shared, story, causes),
+            _per_stack(shared, story, grafts_of),
+            hunt(shared.cells, story.where),
+            _per_stack(shared, story, ladder_of),
+            figures,
+            split_table(shared.first.splits),
+            changes(shared, story),
+            _remarks(shared, story),
+        ]
+    )
+
+
+def _figures(shared: Shared) -> Markdown:
+    return page([_relative(shared), signal_table(shared.first), tensor_tables(shared.first)])
 
 
 def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from samebits.questions import questions
-from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
+from samebits.records.comparison import CellResult, Choices, LikelyToken
 from samebits.records.finding import Finding, RuleText
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
 from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
-from samebits.records.trace import GIVEN, Cause, Side
-from samebits.reports.cell.cause import shown_cause
+from samebits.records.trace import GIVEN, Cause
+from samebits.reports.cell.cause import causes_of, shown_cause
+from samebits.reports.cell.in_full import explained
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
 from samebits.reports.html.answers import Answers, Known, Summary, summaries
@@ -28,6 +30,8 @@ from samebits.reports.html.states import State, has_details, rank_of, state
 from samebits.reports.sections.unrun import in_words, media_of
 from samebits.reports.stories import (
     QUIET,
+    Shared,
+    Story,
     group_cells,
     is_reference,
     outcome_key,
@@ -39,18 +43,6 @@ from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
 from samebits.text.names import spanned
 from samebits.text.numbers import number
-
-_SIDE_FIELDS = (
-    ("op", "operation"),
-    ("arguments", "arguments"),
-    ("tensor", "tensor"),
-    ("module", "module"),
-    ("function", "function"),
-    ("source", "source"),
-    ("inputs", "inputs"),
-    ("outputs", "outputs"),
-    ("attention", "attention"),
-)
 
 
 class Remedy(NamedTuple):
@@ -69,19 +61,6 @@ class Remedy(NamedTuple):
         return self.known.finding
 
 
-class SideLine(NamedTuple):
-    """One property of the operation on both sides."""
-
-    name: str
-    reference: str
-    candidate: str
-
-    @property
-    def differs(self) -> bool:
-        """True if the sides differ in it."""
-        return self.reference != self.candidate
-
-
 class Diff(NamedTuple):
     """One function with other source, with colours."""
 
@@ -93,24 +72,13 @@ class Diff(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The cause of a difference, with both sides next to each other."""
+    """The cause of a difference, with the source that changed."""
 
     cause: Cause
-    sides: tuple[SideLine, ...]
     diffs: tuple[Diff, ...]
     """Those of functions that the evidence names first."""
     source: Diff | None
     """The first of them, if it may be what makes the difference."""
-
-
-class Choice(NamedTuple):
-    """The most probable tokens of both sides at the first step at which they part."""
-
-    split: TokenSplit
-    near_tie: bool | None
-    reference: tuple[tuple[int, str], ...]
-    candidate: tuple[tuple[int, str], ...]
-    margins: tuple[str, str]
 
 
 class Likely(NamedTuple):
@@ -142,7 +110,8 @@ class Outcome(NamedTuple):
     cause: Cause | None
     """The one to name."""
     causes: tuple[Found, ...]
-    choices: tuple[Choice, ...]
+    explained: Markup
+    """What report.md has about it, too."""
     likely: tuple[Likely, ...]
     grafts: tuple[Graft, ...]
     """What restores the bits of each prompt, with all that was tried."""
@@ -251,7 +220,7 @@ def _section(row: Row, page: Page) -> Section:
     cells = [cell for cell in row.cells if has_details(cell) or cell.cell.stack in wrong]
     groups = group_cells(cells, outcome_key)
     groups.sort(key=lambda group: (rank_of(group.first), -stacks.index(group.cells[-1].cell.stack)))
-    outcomes = (_outcome(group.cells, row, page) for group in groups)
+    outcomes = (_outcome(group, row, page) for group in groups)
     return Section(
         name=row_name(row),
         id=anchor(row.model, row.variant),
@@ -266,9 +235,10 @@ def _section(row: Row, page: Page) -> Section:
     )
 
 
-def _outcome(cells: tuple[CellResult, ...], row: Row, page: Page) -> Outcome:
-    cell = _richest(cells)
+def _outcome(shared: Shared, row: Row, page: Page) -> Outcome:
+    cells, cell = shared.cells, _richest(shared.cells)
     path, addresses = model_page(cell.cell.model), page.addresses
+    text = explained(shared, Story((row,)), partial(causes_of, diffs=False))
     has_capsule = cell.capsule is not None and cell.capsule.path
     return Outcome(
         cell=cell,
@@ -282,7 +252,7 @@ def _outcome(cells: tuple[CellResult, ...], row: Row, page: Page) -> Outcome:
         charts=tuple(charts.charts_of(cell)),
         cause=shown_cause(cell),
         causes=_causes(cell),
-        choices=tuple(_choices(cell)),
+        explained=rendered(text, addresses.in_html(path, page.report.models)),
         likely=tuple(_likely(cell)),
         grafts=(cell.graft, *cell.graft.more) if cell.graft else (),
         remedies=_remedies(cells, row, page),
@@ -315,38 +285,7 @@ def _found(cause: Cause) -> Found:
     )
     # of an operation that is given something else, its own source says nothing
     tells = cause.kind not in GIVEN or (ordered and ordered[0].function in named)
-    sides = tuple(_side_lines(cause.reference, cause.candidate))
-    return Found(cause, sides, diffs, diffs[0] if diffs and tells else None)
-
-
-def _side_lines(reference: Side | None, candidate: Side) -> list[SideLine]:
-    lines = [
-        SideLine(name, _shown(reference, field), _shown(candidate, field))
-        for field, name in _SIDE_FIELDS
-    ]
-    return [each for each in lines if each.reference or each.candidate]
-
-
-def _shown(side: Side | None, field: str) -> str:
-    value = getattr(side, field) if side else ""
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _choices(cell: CellResult) -> list[Choice]:
-    judgements = {
-        (judgement.prompt, judgement.step): judgement.near_tie
-        for judgement in (cell.ladder.splits if cell.ladder else ())
-    }
-    return [
-        Choice(
-            split,
-            judgements.get((split.prompt, split.step)),
-            _tokens(split.reference),
-            _tokens(split.candidate),
-            (_margin(split.reference), _margin(split.candidate)),
-        )
-        for split in cell.splits
-    ]
+    return Found(cause, diffs, diffs[0] if diffs and tells else None)
 
 
 def _likely(cell: CellResult) -> list[Likely]:
@@ -370,17 +309,6 @@ def _likely_at(what: str, choices: Choices) -> Likely:
 def _token(token: LikelyToken) -> tuple[str, str]:
     text = "" if token.text is None else f" {token.text!r}"
     return visible(f"{token.id}{text}"), f"{token.logit:.6g}"
-
-
-Largest = tuple[tuple[int, float], tuple[int, float]]
-
-
-def _tokens(side: Largest | None) -> tuple[tuple[int, str], ...]:
-    return tuple((token, f"{value:.6g}") for token, value in side or ())
-
-
-def _margin(side: Largest | None) -> str:
-    return number(side[0][1] - side[1][1]) if side else ""
 
 
 def _remedies(cells: tuple[CellResult, ...], row: Row, page: Page) -> tuple[Remedy, ...]:
