@@ -130,36 +130,36 @@ def _with(models: Iterable[ModelSpec], packages: tuple[str, ...]) -> tuple[Model
     return tuple(m.model_copy(update={"packages": (*m.packages, *packages)}) for m in models)
 
 
-def exit_code(found: Bisection) -> int:
+def exit_code(bisection: Bisection) -> int:
     """Return how the command ends."""
-    if not found.culprits:
-        return PASS if found.same else INCOMPLETE
-    return FAIL if all(culprit.is_proven for culprit in found.culprits) else INCOMPLETE
+    if not bisection.culprits:
+        return PASS if bisection.same else INCOMPLETE
+    return FAIL if all(culprit.is_proven for culprit in bisection.culprits) else INCOMPLETE
 
 
-def lines(found: Bisection) -> Iterator[str]:
+def lines(bisection: Bisection) -> Iterator[str]:
     """Yield what the terminal shows."""
-    yield f"{found.model}  {found.first} → {found.last}: {_summary(found)}"
-    for culprit in found.culprits:
+    yield f"{bisection.model}  {bisection.first} → {bisection.last}: {_summary(bisection)}"
+    for culprit in bisection.culprits:
         yield ""
         yield from _culprit(culprit)
     yield ""
     yield (
-        f"tried       {found.n_tried} commits, with the ends; of {found.n_commits:,} between them {found.n_suspected:,} "
-        f"change code that the model ran; {found.seconds:.0f} s"
+        f"tried       {bisection.n_tried} commits, with the ends; of {bisection.n_commits:,} between them {bisection.n_suspected:,} "
+        f"change code that the model ran; {bisection.seconds:.0f} s"
     )
-    if found.environment:
-        yield f"in          {found.environment}"
-    for note in found.notes:
+    if bisection.environment:
+        yield f"in          {bisection.environment}"
+    for note in bisection.notes:
         yield f"note        {note}"
 
 
-def _summary(found: Bisection) -> str:
-    if found.failure:
-        return found.failure
-    if len(found.culprits) > 1:
-        return f"{len(found.culprits)} changes on the way"
-    (culprit,) = found.culprits
+def _summary(bisection: Bisection) -> str:
+    if bisection.failure:
+        return bisection.failure
+    if len(bisection.culprits) > 1:
+        return f"{len(bisection.culprits)} changes on the way"
+    (culprit,) = bisection.culprits
     if culprit.is_proven:
         return "one change"
     return f"one change at least, in one of {len(culprit.skipped) + 1} commits"

@@ -64,10 +64,12 @@ class Finder:
         self._say(
             f"{last:,} commits, {len(suspected[-1]):,} of them change the package, {len(suspected[0]):,} code that the model ran"
         )
-        found = await search(last, suspected, self._ask, self._request.width)
-        culprits = [await self._culprit(change) for change in found.changes]
-        if found.open:
-            ends = (self._commits[p].sha[:10] for p in (found.open[0].before, found.open[-1].after))
+        result = await search(last, suspected, self._ask, self._request.width)
+        culprits = [await self._culprit(change) for change in result.changes]
+        if result.open:
+            ends = (
+                self._commits[p].sha[:10] for p in (result.open[0].before, result.open[-1].after)
+            )
             self.notes.append(
                 "more changes were not searched: repeat with --from {} --to {}".format(*ends)
             )
@@ -154,9 +156,9 @@ class Finder:
         report = await self._trials.explained(self._commits[0].sha, *canonical)
         assert self._suspects is not None
         changed = [
-            (self._commits[p], one)
+            (self._commits[p], definition)
             for p in (*change.skipped, change.after)
-            for one in self._suspects.changed(self._commits[p])
+            for definition in self._suspects.changed(self._commits[p])
         ]
         explained = _explained(report)
         if (tried := self._trials.tried[canonical[0]]).fails and not self._trials.tried[

@@ -89,8 +89,8 @@ class History:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
         tags = [f"v{named}"] if fits(VERSION, named) else []
         for name in (named, *tags):
-            if found := git.words(self.repo, *words, f"{name}^{{commit}}"):
-                return End(named, found[0], "" if name == named else f"tag {name}")
+            if shas := git.words(self.repo, *words, f"{name}^{{commit}}"):
+                return End(named, shas[0], "" if name == named else f"tag {name}")
         kinds = "a release, a tag" if releases else "a tag, a branch"
         raise HistoryError(
             f"the clone has no commit {shown(named)}: name {kinds} or a commit, or fetch it"

@@ -28,7 +28,7 @@ class Change(NamedTuple):
     skipped: tuple[int, ...] = ()
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found."""
 
     changes: tuple[Change, ...]
@@ -42,7 +42,7 @@ async def search(
     tiers: Sequence[Iterable[int]],
     ask: Callable[[Sequence[int]], Awaitable[Mapping[int, State | None]]],
     width: int = 2,
-) -> Found:
+) -> SearchResult:
     """Return the changes between position 0 and the last one.
 
     ``tiers`` are suspected positions, the most suspected first; in the end every position is one. ``width`` is
@@ -50,7 +50,7 @@ async def search(
     """
     states = dict(await ask([0, last]))
     if states[0] == states[last] or None in (states[0], states[last]):
-        return Found((), states)
+        return SearchResult((), states)
     for tier in (*tiers, range(1, last)):
         marks = sorted({p for number in tier for p in (number - 1, number) if 0 < p < last})
         while asked := list(_next(states, marks, width)):
@@ -61,7 +61,7 @@ async def search(
         inside = tuple(range(before + 1, after))
         is_followed = states.keys() >= {*inside}
         (followed if is_followed else rest).append(Change(before, after, inside))
-    return Found(tuple(followed), states, tuple(rest))
+    return SearchResult(tuple(followed), states, tuple(rest))
 
 
 def steps(states: Mapping[int, State | None]) -> Iterator[tuple[int, int]]:

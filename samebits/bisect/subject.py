@@ -104,6 +104,6 @@ def _needed(package: package_source.Package) -> tuple[tuple[str, ...], tuple[str
             "name what is missing with --package"
         )
         return (), (note,)
-    there = {"torch", PACKAGE, package.name}
-    others = (r for r in package.requires if canonicalize_name(r.name) not in there)
+    installed = {"torch", PACKAGE, package.name}
+    others = (r for r in package.requires if canonicalize_name(r.name) not in installed)
     return tuple(str(r) for r in others if r.url is None), ()

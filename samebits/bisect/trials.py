@@ -150,7 +150,10 @@ class Trials:
     def _number(self, captures: list[tuple[Capture, ...]], scheduler: Scheduler) -> int:
         """Return the number of the first commit that computes the same bits in every row."""
         for number, example in enumerate(self._examples):
-            if all(self._same(c, one, scheduler) for c, one in zip(captures, example, strict=True)):
+            if all(
+                self._same(c, example_capture, scheduler)
+                for c, example_capture in zip(captures, example, strict=True)
+            ):
                 return number
         self._examples.append(tuple(captures))
         return len(self._examples) - 1

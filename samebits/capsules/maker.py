@@ -457,7 +457,7 @@ class _Builder:
             cell=request.result.cell,
             contrast=case.contrast,
             question=case.question,
-            checkpoint=FOLDER if case.folder is not None else request.checkpoint.said,
+            checkpoint=FOLDER if case.folder is not None else request.checkpoint.shown_source,
             shrunk=case.shrunk,
             reference=sides[0],
             candidate=sides[1],
@@ -484,7 +484,7 @@ class _Builder:
             result,
             request.result,
             metrics,
-            request.checkpoint.said,
+            request.checkpoint.shown_source,
             request.model.build is not None,
             scripts,
         )

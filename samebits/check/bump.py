@@ -94,7 +94,7 @@ Sides = tuple[frozenset[Stated], frozenset[Stated]]
 """What a file states before and after."""
 
 
-class Found(NamedTuple):
+class Statements(NamedTuple):
     """What two commits state."""
 
     moves: tuple[Move, ...] = ()
@@ -139,7 +139,7 @@ def write_bump(options: Options) -> list[str]:
     return summary
 
 
-def compare(folder: Path, base: str, head: str) -> Found:
+def compare(folder: Path, base: str, head: str) -> Statements:
     """Return what moves from where ``head`` left ``base``. Raises BumpError."""
     after = _commit(folder, head)
     starts = git.words(folder, "merge-base", _commit(folder, base), after)
@@ -191,17 +191,17 @@ def judged(
     changes: Mapping[str, Sides],
     at_head: Mapping[str, frozenset[Stated]],
     unread: Iterable[Markdown] = (),
-) -> Found:
+) -> Statements:
     """Return what moves, by what each changed file states before and after, and by all files after."""
     moves: list[Move] = []
     problems, notes, pins = list(unread), list[Markdown](), dict[str, str]()
     for package in PACKAGES:
-        found: dict[tuple[str, str], list[str]] = {}
+        moved: dict[tuple[str, str], list[str]] = {}
         unclear: list[Markdown] = []
         for paths, old, new in _pairs(changes, package):
             before, after = _versions(old) - _versions(new), _versions(new) - _versions(old)
             if len(_plain(before)) == len(_plain(after)) == 1:
-                found.setdefault(_ends(before, after), []).extend(paths)
+                moved.setdefault(_ends(before, after), []).extend(paths)
             elif not (old and new):
                 notes.append(_appears(package, paths, new))
             elif before or after or _unversioned(old, new):
@@ -209,17 +209,17 @@ def judged(
         now = _plain(
             _versions(s for side in at_head.values() for s in side if s.package == package)
         )
-        if len(found) == 1:
-            ((ends, files),) = found.items()
+        if len(moved) == 1:
+            ((ends, files),) = moved.items()
             moves.append(Move(package, *ends, tuple(files)))
             notes += _others(package, ends[1], at_head)
-        elif found:
-            problems.append(_disagree(package, found))
+        elif moved:
+            problems.append(_disagree(package, moved))
         elif unclear:
             problems += unclear
         elif len(now) == 1:
             pins[package] = now.pop()
-    return Found(tuple(moves), tuple(problems), tuple(notes), pins)
+    return Statements(tuple(moves), tuple(problems), tuple(notes), pins)
 
 
 def _pairs(
@@ -239,14 +239,14 @@ def _pairs(
         yield apart
 
 
-def _disagree(package: str, found: Mapping[tuple[str, str], list[str]]) -> Markdown:
-    each = (f"{old} → {new} in {', '.join(paths)}" for (old, new), paths in found.items())
+def _disagree(package: str, moves: Mapping[tuple[str, str], list[str]]) -> Markdown:
+    each = (f"{old} → {new} in {', '.join(paths)}" for (old, new), paths in moves.items())
     text = "The files disagree about {}: {}. Let them state one version."
     return fill(text, package, join(each, "; "))
 
 
 def _versions(side: Iterable[Stated]) -> set[str]:
-    return {one.version for one in side if one.version}
+    return {statement.version for statement in side if statement.version}
 
 
 def _plain(versions: Iterable[str]) -> set[str]:
@@ -264,7 +264,9 @@ def _ends(before: set[str], after: set[str]) -> tuple[str, str]:
 
 def _unversioned(old: set[Stated], new: set[Stated]) -> bool:
     """Return True if something moves that has no version: ranges where nothing else is stated, or an address."""
-    addresses = [{one.text for one in side if SOURCE in one.text} for side in (old, new)]
+    addresses = [
+        {statement.text for statement in side if SOURCE in statement.text} for side in (old, new)
+    ]
     return old != new and (not _versions(old) or addresses[0] != addresses[1])
 
 
@@ -285,10 +287,10 @@ def _unclear(package: str, paths: Iterable[str], old: set[Stated], new: set[Stat
     )
 
 
-def _shown(one: Stated) -> Markdown:
-    if SOURCE in one.text:
+def _shown(statement: Stated) -> Markdown:
+    if SOURCE in statement.text:
         return Markdown("an address")
-    return code(one.text or "any version")
+    return code(statement.text or "any version")
 
 
 def _others(
@@ -301,10 +303,10 @@ def _others(
             yield fill(text, code(path), package, " and ".join(sorted(others)))
 
 
-def _to_run(found: Found, matrix: Path | None) -> tuple[dict[str, str], Found]:
+def _to_run(statements: Statements, matrix: Path | None) -> tuple[dict[str, str], Statements]:
     """Return the inputs of the run, {} if there is none, and what else is to be said."""
-    problems, moves = list(found.problems), []
-    for move in found.moves:
+    problems, moves = list(statements.problems), []
+    for move in statements.moves:
         before, after = (version.partition("+")[0] for version in (move.before, move.after))
         if not (_RELEASE.fullmatch(before) and _RELEASE.fullmatch(after)):
             text = "{} moves from {} to {}, and one of them is no release: name a checkout in matrix.yaml."
@@ -320,22 +322,24 @@ def _to_run(found: Found, matrix: Path | None) -> tuple[dict[str, str], Found]:
             problems.append(fill(text, move.package, before, after))
         else:
             moves.append(move._replace(before=before, after=after))
-    notes = list(found.notes)
-    found = found._replace(problems=tuple(problems))
+    notes = list(statements.notes)
+    statements = statements._replace(problems=tuple(problems))
     if not moves:
-        return {}, found
+        return {}, statements
     by_package = {move.package: move for move in moves}
     own = by_package.get("transformers")
     if own and Version(own.before) > Version(own.after):
         notes.append(Markdown("transformers goes back: the older release is the reference."))
     if matrix is None:
         ends = sorted((moves[0].before, moves[0].after), key=Version)
-        return {"from": ends[0], "to": ends[1]}, found._replace(notes=tuple(notes))
-    if own is None and "transformers" not in found.pins:
+        return {"from": ends[0], "to": ends[1]}, statements._replace(notes=tuple(notes))
+    if own is None and "transformers" not in statements.pins:
         notes.append(fill("No file pins transformers: both sides have {}, the newest.", NEWEST))
-    sides = [_environment(id_, by_package, found.pins) for id_ in (BEFORE, AFTER)]
+    sides = [_environment(id_, by_package, statements.pins) for id_ in (BEFORE, AFTER)]
     file = with_environments(matrix, sides)
-    return {"from": BEFORE, "to": AFTER, "matrix": str(file)}, found._replace(notes=tuple(notes))
+    return {"from": BEFORE, "to": AFTER, "matrix": str(file)}, statements._replace(
+        notes=tuple(notes)
+    )
 
 
 def _environment(id_: str, moves: Mapping[str, Move], pins: Mapping[str, str]) -> dict[str, Any]:
@@ -380,10 +384,10 @@ def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
     return file
 
 
-def _moved(found: Found) -> str:
-    if found.moves:
+def _moved(statements: Statements) -> str:
+    if statements.moves:
         return "true"
-    return "unknown" if found.problems else "false"
+    return "unknown" if statements.problems else "false"
 
 
 def _mark(job: str) -> str:
@@ -391,15 +395,15 @@ def _mark(job: str) -> str:
     return MARK.format(_UNSAFE.sub("-", job).strip("-") or _ONE_JOB)
 
 
-def comment(found: Found, report: Path | None, job: str, *, has_run: bool) -> str:
+def comment(statements: Statements, report: Path | None, job: str, *, has_run: bool) -> str:
     """Return the text of the comment; its first line is the mark of the job."""
-    names = ", ".join(f"{m.package} {m.before} → {m.after}" for m in found.moves)
-    title = names or ("moved, and not compared" if found.problems else "no version moves")
-    rows = [[m.package, m.before, m.after, join(map(code, m.files))] for m in found.moves]
+    names = ", ".join(f"{m.package} {m.before} → {m.after}" for m in statements.moves)
+    title = names or ("moved, and not compared" if statements.problems else "no version moves")
+    rows = [[m.package, m.before, m.after, join(map(code, m.files))] for m in statements.moves]
     blocks = [
         heading(2, f"samebits: {title}"),
         table(["package", "before", "after", "stated in"], rows),
-        bullets([*found.problems, *found.notes]),
+        bullets([*statements.problems, *statements.notes]),
     ]
     text = page(blocks)
     if report:
@@ -416,11 +420,11 @@ def own_comment(path: Path, job: str) -> str:
     mark = [_mark(job)]
     try:
         pages = json.loads(path.read_bytes())
-        listed = [one for page in pages for one in (page if isinstance(page, list) else [page])]
+        listed = [entry for page in pages for entry in (page if isinstance(page, list) else [page])]
         own = [
-            one["id"]
-            for one in listed
-            if one["user"]["login"] == AUTHOR and (one["body"] or "").splitlines()[:1] == mark
+            entry["id"]
+            for entry in listed
+            if entry["user"]["login"] == AUTHOR and (entry["body"] or "").splitlines()[:1] == mark
         ]
         return str(int(own[0])) if own else ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -84,4 +84,6 @@ def places(problems: Sequence[Problem]) -> dict[str, Place]:
     """Return the first line of each finding, and how many lines more show it."""
     counts = Counter(problem.code for problem in problems)
     first = {problem.code: place(problem) for problem in reversed(problems)}
-    return {code: found._replace(n_more=counts[code] - 1) for code, found in first.items()}
+    return {
+        code: first_place._replace(n_more=counts[code] - 1) for code, first_place in first.items()
+    }

@@ -86,7 +86,7 @@ def stated(path: str, content: bytes) -> frozenset[Stated]:
         content.decode(_MARKS.get(content[:2], "utf-8-sig"), "replace"),
     )
     try:
-        return frozenset(found for found in _read(name, text) if found.package in PACKAGES)
+        return frozenset(version for version in _read(name, text) if version.package in PACKAGES)
     except _UNREADABLE as error:
         raise UnreadableError(type(error).__name__) from error
 
@@ -169,7 +169,7 @@ def _setup_py(text: str) -> Iterator[Stated]:
         for line in _text_of(node, names, _DEPTH).splitlines():
             # outside of a list it may be prose
             if id(node) in listed or _is_requirement(line.strip()):
-                yield from (one for one in _lines(line) if one.text)
+                yield from (version for version in _lines(line) if version.text)
 
 
 _LISTS = (ast.List, ast.Tuple, ast.Set)
@@ -252,9 +252,9 @@ def _project(file: dict[str, Any]) -> Iterator[Stated]:
     """Yield what a pyproject.toml states in tables and lists of any tool whose names end with ``dependencies``."""
     yield from _tables(file)
     for name, source in file.get("tool", {}).get("uv", {}).get("sources", {}).items():
-        for one in source if isinstance(source, list) else [source]:
-            if {"git", "url", "path"} & one.keys():
-                yield Stated(canonicalize_name(name), f"{SOURCE}{sorted(one.items())}")
+        for entry in source if isinstance(source, list) else [source]:
+            if {"git", "url", "path"} & entry.keys():
+                yield Stated(canonicalize_name(name), f"{SOURCE}{sorted(entry.items())}")
 
 
 def _tables(table: dict[str, Any]) -> Iterator[Stated]:
@@ -270,23 +270,23 @@ def _dependencies(value: object) -> Iterator[Stated]:
     if isinstance(value, list):
         yield from (_requirement(text) for text in value if isinstance(text, str))
     elif isinstance(value, dict):
-        for name, one in value.items():
-            is_group = isinstance(one, list) and all(
-                isinstance(entry, str) or "include-group" in entry for entry in one
+        for name, item in value.items():
+            is_group = isinstance(item, list) and all(
+                isinstance(entry, str) or "include-group" in entry for entry in item
             )
-            yield from _dependencies(one) if is_group else _poetry({name: one})
+            yield from _dependencies(item) if is_group else _poetry({name: item})
 
 
 def _poetry(table: dict[str, Any]) -> Iterator[Stated]:
     """Yield what a table from name to version states; there a bare version is exact."""
     for name, value in table.items():
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, (str, dict)):
+        for entry in value if isinstance(value, list) else [value]:
+            if not isinstance(entry, (str, dict)):
                 continue
             text = (
-                one
-                if isinstance(one, str)
-                else one.get("version", f"{SOURCE}{sorted(one.items())}")
+                entry
+                if isinstance(entry, str)
+                else entry.get("version", f"{SOURCE}{sorted(entry.items())}")
             )
             bare = text.removeprefix("==").strip()
             if _whole(bare):

@@ -74,15 +74,15 @@ def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[Ou
     return pairs
 
 
-def _in_parts(one: Refs, other: Refs) -> dict[str, list[str]]:
+def _in_parts(side: Refs, opposite: Refs) -> dict[str, list[str]]:
     """Return the name of a tensor of one side -> the names of the tensors in a list of the other."""
     return {
         name: parts
-        for name in one
-        if name not in other
-        and (parts := [key for key in other if key.startswith(f"{name}[")])
+        for name in side
+        if name not in opposite
+        and (parts := [key for key in opposite if key.startswith(f"{name}[")])
         and parts == [f"{name}[{number}]" for number in range(len(parts))]
-        and not any(part in one for part in parts)
+        and not any(part in side for part in parts)
     }
 
 

@@ -83,13 +83,13 @@ def checks_of_jobs(
 def only_here(reference: Capture, candidate: Capture) -> Iterator[Failure]:
     """Yield the exceptions of checks that the reference answers, each with the line that its record names."""
     for check in checks(reference, candidate):
-        found = _EXCEPTION.search(check.candidate) if check.differs else None
-        if found is not None:
-            place = _PLACE.search(found[2])
+        match = _EXCEPTION.search(check.candidate) if check.differs else None
+        if match is not None:
+            place = _PLACE.search(match[2])
             yield Failure(
                 phase=check.name,
-                type=found[1],
-                message=_PLACE.sub("", found[2]),
+                type=match[1],
+                message=_PLACE.sub("", match[2]),
                 traceback="",
                 frames=() if place is None else (_frame(place),),
             )

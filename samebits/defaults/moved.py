@@ -57,7 +57,7 @@ def spelling(table: Table, name: str, release: str) -> str | None:
     """Return the name that a class has in a release: old files say FeatureExtractor, and Fast went in 5.0."""
     slow = name.removesuffix("Fast")
     names = (name, slow, slow.replace("FeatureExtractor", "ImageProcessor"))
-    return next((other for other in names if table.has(other, release)), None)
+    return next((alternative for alternative in names if table.has(alternative, release)), None)
 
 
 def moves(
@@ -112,7 +112,9 @@ def _given(document: Mapping[str, Any], aliases: Mapping[str, str]) -> set[str]:
     }
     named = {*document, *inside, *(aliases[name] for name in document if name in aliases)}
     return named | {
-        field for field, others in _SPELLINGS.items() if any(other in named for other in others)
+        field
+        for field, others in _SPELLINGS.items()
+        if any(alternative in named for alternative in others)
     }
 
 
@@ -151,7 +153,7 @@ def is_always(table: Table, model_type: str, field: str, value: JsonValue) -> bo
 
 
 def turn(
-    table: Table, model_type: str, field: str, one: JsonValue, other: JsonValue
+    table: Table, model_type: str, field: str, before: JsonValue, after: JsonValue
 ) -> tuple[str, str] | None:
     """Return the releases on both sides of the step at which a default went from one value to the other.
 
@@ -166,7 +168,7 @@ def turn(
             last = None
             continue
         if last is not None and not is_same(last[1], default.value):
-            pairs = ((one, other), (other, one))
+            pairs = ((before, after), (after, before))
             if any(is_same(last[1], a) and is_same(default.value, b) for a, b in pairs):
                 return last[0], release
         last = release, default.value

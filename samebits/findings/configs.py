@@ -89,15 +89,15 @@ def _default_copied(case: Case) -> Iterator[Sighting]:
     used = case.capture.signals.config_use or {}
     for path, field in used.items():
         part, _, name = path.rpartition(".")
-        for side, other, of_reference in case.sides():
-            wrong, right = (part_of(each.signals.config, part) for each in (side, other))
+        for side, counterpart, of_reference in case.sides():
+            wrong, right = (part_of(each.signals.config, part) for each in (side, counterpart))
             copies = [config.get(f"_{name}", field.written) for config in (wrong, right)]
             made = _lists(wrong, right)
             is_copied = is_same(copies[1], field.written) and not is_same(copies[0], copies[1])
             if made and is_copied:
                 where = f"config.json has {path}: {json.dumps(field.written)}"
                 lines = (
-                    f"{where}; {other.cell.stack} computes with it",
+                    f"{where}; {counterpart.cell.stack} computes with it",
                     f"{side.cell.stack} computes with {json.dumps(copies[0])}",
                     f"the class makes {', '.join(made)} of it",
                 )
@@ -135,7 +135,7 @@ def _ignored(case: Case) -> Iterator[Sighting]:
     if not (case.has_diverged and _reaches_scores(case)):
         return
     for path, before, after in _same_fields(case):
-        for (reader, used), (other, left), of_reference in (
+        for (reader, used), (lacking, left), of_reference in (
             (before, after, False),
             (after, before, True),
         ):
@@ -145,7 +145,7 @@ def _ignored(case: Case) -> Iterator[Sighting]:
                 lines = (
                     f"config.json has {path}: {value}, which is not the default",
                     f"{reader} reads it in {used.read}",
-                    f"{other} reads it nowhere",
+                    f"{lacking} reads it nowhere",
                 )
                 yield Sighting(path, lines, of_reference=of_reference)
 

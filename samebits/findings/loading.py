@@ -146,14 +146,14 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that are parameters on one side and nothing on the other, where the outputs differ, too."""
     if not (case.has_diverged and any(map(case.moves, ("logits", "outputs", "decode")))):
         return
-    for side, other, of_reference in case.sides():
+    for side, counterpart, of_reference in case.sides():
         weights = side.signals.weights
         tied = {alias for facts in side.signals.tensors.values() for alias in facts.aliases}
         unused = set(weights.unused if weights is not None else ()) - tied - _replaced(side)
         unused -= _unlisted(side)
         held = [
             piece.tensor
-            for facts in other.signals.tensors.values()
+            for facts in counterpart.signals.tensors.values()
             for piece in facts.pieces
             if facts.kind == "parameter" and piece.tensor in unused
         ]
@@ -162,7 +162,7 @@ def _dropped_tensors(case: Case) -> Iterator[Sighting]:
             lost = f"{n} of the checkpoint into no parameter: {some(names, _MAX_SHOWN)}"
             evidence = (
                 f"{side.cell.stack} puts {lost}",
-                f"{other.cell.stack} puts {it} into one",
+                f"{counterpart.cell.stack} puts {it} into one",
             )
             yield Sighting(names[0], evidence, of_reference=of_reference)
 
@@ -418,7 +418,7 @@ def _values_in_init(case: Case) -> Iterator[Sighting]:
 def _rounded_weights(case: Case) -> Iterator[Sighting]:
     """Find weights that one side rounds to a dtype which its load does not ask for."""
     casts = [c for c in (case.ladder.constants if case.ladder else ()) if c.signal == "weights"]
-    for side, other, of_reference in case.sides():
+    for side, counterpart, of_reference in case.sides():
         load, role = side.signals.load, "reference" if of_reference else "candidate"
         if load is None or load.requested_dtype.removeprefix("torch.") != _WHOLE:
             continue
@@ -433,7 +433,7 @@ def _rounded_weights(case: Case) -> Iterator[Sighting]:
             dtypes = " and ".join(sorted({rounded[name] for name in names}))
             lines = (
                 f"{side.cell.stack} asks for {_WHOLE} and holds in {dtypes}: {some(names, _MAX_SHOWN)}",
-                f"{other.cell.stack} holds {'them' if names[1:] else 'it'} whole, of which these are the rounded numbers",
+                f"{counterpart.cell.stack} holds {'them' if names[1:] else 'it'} whole, of which these are the rounded numbers",
             )
             # what diverges has another cause: float64 computes with whole numbers on both sides
             of_prompts = () if case.has_diverged else None

@@ -14,8 +14,8 @@ def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
     def find(case: Case) -> Iterator[Sighting]:
         if case.reference is None:
             return
-        here, there = case.capture.cell.stack, case.reference.cell.stack
-        sides = (here, f"the reference {there}")
+        candidate, reference = case.capture.cell.stack, case.reference.cell.stack
+        sides = (candidate, f"the reference {reference}")
         for check in _checks(case, case.reference):
             if not check.differs or check.is_of_release != of_release:
                 continue
@@ -23,7 +23,7 @@ def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
             yield Sighting(
                 f"{raising} raises, {answering} works: {check.name}",
                 (check.candidate or check.reference, f"{raising} raises; {answering} works"),
-                raises=here if check.candidate else there,
+                raises=candidate if check.candidate else reference,
             )
 
     return find

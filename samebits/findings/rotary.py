@@ -75,8 +75,8 @@ def _wrong_frequencies(case: Case) -> Iterator[Sighting]:
 
 def _off_formula(case: Case) -> Iterator[Sighting]:
     """Find frequencies off their formula on one side, where those of the other side are right."""
-    for side, other, of_reference in case.sides():
-        right = _inv_freq(other)
+    for side, counterpart, of_reference in case.sides():
+        right = _inv_freq(counterpart)
         if not right or any(map(_is_off_formula, right.values())):
             continue
         if of_reference and (case.classes or not _asks_alike(case)):
@@ -91,7 +91,7 @@ def _off_formula(case: Case) -> Iterator[Sighting]:
                     f"{facts.formula.rope_type} with the settings of the effective config; float32 "
                     f"rounding explains {facts.formula.bound_ulp:,.0f} at most"
                 ),
-                f"in {other.cell.stack} the frequencies match their formula",
+                f"in {counterpart.cell.stack} the frequencies match their formula",
                 *(f"{i.file}:{i.line}: {i.code}" for i in case.idioms("default for a rope field")),
             )
             yield Sighting(name, lines, of_reference=of_reference)
@@ -118,9 +118,9 @@ def _whole_heads(case: Case) -> Iterator[Sighting]:
     written = {path: field.written for path, field in used.items() if path.endswith(_SHARE)}
     shares = {path: share for path, share in written.items() if isinstance(share, float)}
     sizes = {*_head_sizes(case.capture.signals.config or {})}
-    for side, other, of_reference in case.sides():
+    for side, counterpart, of_reference in case.sides():
         for name, facts in _inv_freq(side).items():
-            partial = _inv_freq(other).get(name)
+            partial = _inv_freq(counterpart).get(name)
             whole, part = (2 * math.prod(f.ref.shape) if f else 0 for f in (facts, partial))
             path = next((p for p, share in shares.items() if int(whole * share) == part), "")
             if not path or part in (0, whole) or whole not in sizes:
@@ -128,7 +128,7 @@ def _whole_heads(case: Case) -> Iterator[Sighting]:
             lines = (
                 f"config.json has {path}: {shares[path]}",
                 f"{side.cell.stack} rotates all {whole} dimensions of a head",
-                f"{other.cell.stack} rotates {part} of them",
+                f"{counterpart.cell.stack} rotates {part} of them",
             )
             yield Sighting(name, lines, of_reference=of_reference)
 
@@ -175,12 +175,12 @@ def _lost_base(case: Case) -> Iterator[Sighting]:
     """Find a rope_theta of the config by which one side rotates, and which is not in the other's rope_parameters."""
     if case.outcome("inv_freq") != "differs":
         return
-    for side, other, of_reference in case.sides():
-        frequencies = (*_inv_freq(side).values(), *_inv_freq(other).values())
+    for side, counterpart, of_reference in case.sides():
+        frequencies = (*_inv_freq(side).values(), *_inv_freq(counterpart).values())
         fields = side.signals.config_use or {}
         if not frequencies or any(map(_is_off_formula, frequencies)):
             continue
-        sides = side.signals.config or {}, other.signals.config or {}
+        sides = side.signals.config or {}, counterpart.signals.config or {}
         for where, lost, kept in _with_sub_configs("", *sides):
             base, rope = _one_base(kept), lost.get("rope_parameters")
             bases = {*_bases(rope)} if isinstance(rope, dict) else set()
@@ -190,7 +190,7 @@ def _lost_base(case: Case) -> Iterator[Sighting]:
                 continue
             if not bases & _written_bases(where, fields):
                 lines = (
-                    f"{other.cell.stack} rotates by {where}rope_theta: {asked}",
+                    f"{counterpart.cell.stack} rotates by {where}rope_theta: {asked}",
                     f"{side.cell.stack} loads {where}rope_parameters: {json.dumps(rope)}",
                 )
                 yield Sighting(f"{where}rope_theta", lines, of_reference=of_reference)

@@ -36,9 +36,9 @@ def advice(text: RuleText) -> Markdown:
     return page([remedy(text.remedy), background(text)])
 
 
-def remedy(said: str) -> Markdown:
+def remedy(text: str) -> Markdown:
     """Return a remedy with its title."""
-    return fill("**Remedy.** {}", text_with_code(said))
+    return fill("**Remedy.** {}", text_with_code(text))
 
 
 def background(text: RuleText) -> Markdown:

@@ -57,7 +57,7 @@ def _chat_template_type(case: Case) -> Iterator[Sighting]:
     if tokenizers is None or tokenizers[0].chat is None or tokenizers[1].chat is None:
         return
     reference, candidate = tokenizers[0].chat, tokenizers[1].chat
-    if reference.said != candidate.said:
+    if reference.type_name != candidate.type_name:
         lines = (answer.raised or f"returns {answer.type}" for answer in (reference, candidate))
         yield Sighting("apply_chat_template(messages)", side_lines(case, *lines))
 
@@ -77,7 +77,7 @@ def _changed_methods(case: Case) -> Iterator[Sighting]:
     reference, candidate = (
         answer.batch.raised or f"returns {answer.batch.type}" for answer in tokenizers
     )
-    if tokenizers[0].batch.said != tokenizers[1].batch.said:
+    if tokenizers[0].batch.type_name != tokenizers[1].batch.type_name:
         lines += [
             f"decode of a list of lists, {line}" for line in side_lines(case, reference, candidate)
         ]
@@ -99,12 +99,12 @@ def _not_as_stated(case: Case) -> Iterator[Sighting]:
     pair = tokenizer_pair(case)
     others = pair[0] if pair is not None else None
     lines: dict[str, list[str]] = {}
-    for key, (stated, there) in tokenizer.unlike.items():
-        if there == ABSENT and (others is None or key in others.unlike):
+    for key, (stated, value) in tokenizer.unlike.items():
+        if value == ABSENT and (others is None or key in others.unlike):
             continue
         if key in _ADDS and _adds(tokenizer, _ADDS[key]) == (stated == "true"):
             continue  # a post-processor does what is stated
-        line = f"{key}: the checkpoint states {stated}, {tokenizer.class_name} has {there}"
+        line = f"{key}: the checkpoint states {stated}, {tokenizer.class_name} has {value}"
         if others is not None:
             had = others.unlike[key][1] if key in others.unlike else "it"
             line += f"; the reference has {had}"

@@ -183,12 +183,12 @@ class Verifier:
         if known.files:
             root = self._bench.root
             folder = Path(subject.checkpoint.source)
-            found, missing = await asyncio.to_thread(
+            restored_folder, missing = await asyncio.to_thread(
                 restored, folder, entry.files, current.files, root
             )
-            if found is None:
+            if restored_folder is None:
                 return _of_changed_files(known, missing)
-            spec = subject.model.model_copy(update={"path": str(found)})
+            spec = subject.model.model_copy(update={"path": str(restored_folder)})
             inputs = subject.checkpoint.inputs
             checkpoint = self._bench.subject(spec).checkpoint
             checkpoint = checkpoint.model_copy(update={"inputs": inputs})

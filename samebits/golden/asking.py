@@ -234,5 +234,5 @@ def _constant(cell: CellResult) -> str:
 
 def _cause(row: Row, cell: CellResult) -> str:
     """Return the first operation that differs; of releases with the same bits only the first is traced."""
-    alike = (other for other in (cell, *row.cells) if other.judged == cell.judged)
-    return next((other.cause.headline for other in alike if other.cause is not None), "")
+    alike = (result for result in (cell, *row.cells) if result.judged == cell.judged)
+    return next((result.cause.headline for result in alike if result.cause is not None), "")

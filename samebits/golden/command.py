@@ -163,20 +163,20 @@ async def _asked(
     numbers: dict[str, int] = {}
     stands_for: dict[int, int] = {}
     for pair in pairs:
-        for call, other in judge.to_ask(pair):
+        for call, stand_in in judge.to_ask(pair):
             # tests of one class call the same model with the same inputs
-            number = numbers.setdefault(f"{call.what} {other.what}", call.number)
+            number = numbers.setdefault(f"{call.what} {stand_in.what}", call.number)
             stands_for[call.number] = number
             source = pair.sides[0].calls[pair.actual]
             names = {source[1]} if source is not None else {*call.outputs}
-            case = cases.setdefault(number, Case(call, other, frozenset()))
+            case = cases.setdefault(number, Case(call, stand_in, frozenset()))
             cases[number] = case._replace(outputs=case.outputs | names)
     if not cases or not way:
         return {}
     calls = "one call of a model" if len(cases) == 1 else f"{len(cases)} calls of models"
     say(f"running {calls} in both environments")
     answers = await asker.ask(cases, way)
-    return {number: answers[other] for number, other in stands_for.items()}
+    return {number: answers[stand_in] for number, stand_in in stands_for.items()}
 
 
 def _of(pair: Pair, answers: Mapping[int, Asked]) -> list[Asked]:
@@ -186,9 +186,9 @@ def _of(pair: Pair, answers: Mapping[int, Asked]) -> list[Asked]:
 def _nothing(*runs: Runs) -> str:
     """Return why there is nothing to judge."""
     for run in runs:
-        for test, (outcome, said) in run.first.outcomes.items():
+        for test, (outcome, error) in run.first.outcomes.items():
             if outcome != "passed":
-                return f"{test} {outcome} in transformers {run.first.transformers}: {said}"
+                return f"{test} {outcome} in transformers {run.first.transformers}: {error}"
     if not any(run.first.outcomes for run in runs):
         return "pytest finds no such test"
     return "the test compares no tensors by assert_close or allclose"
@@ -205,41 +205,41 @@ def _unjudged(reference: Watched, candidate: Watched) -> Iterator[str]:
 def _notes(reference: Runs, candidate: Runs, pairs: Sequence[Pair]) -> Iterator[str]:
     for run in [reference.first] if reference is candidate else [reference.first, candidate.first]:
         missed = {each.test for each in run.compared if not each.holds}
-        for test, (outcome, said) in run.outcomes.items():
+        for test, (outcome, error) in run.outcomes.items():
             if pairs and outcome not in ("passed", "skipped") and test not in missed:
-                yield f"{test} {outcome} in transformers {run.transformers}: {said}"
+                yield f"{test} {outcome} in transformers {run.transformers}: {error}"
     if any(run.first.left_out for run in (reference, candidate)):
         yield "the test makes many calls of models, and only the first of them were recorded"
     if len(reference.first.compared) != len(candidate.first.compared):
         yield "one environment reaches comparisons that the other one does not"
 
 
-def exit_code(found: Golden) -> int:
+def exit_code(result: Golden) -> int:
     """Return how the command ends."""
-    kinds = {each.kind for each in found.judged}
+    kinds = {each.kind for each in result.judged}
     if kinds - _PASSING - _OPEN:
         return FAIL
-    return INCOMPLETE if kinds & _OPEN or found.failure or found.unjudged else PASS
+    return INCOMPLETE if kinds & _OPEN or result.failure or result.unjudged else PASS
 
 
-def lines(found: Golden) -> Iterator[str]:
+def lines(result: Golden) -> Iterator[str]:
     """Yield what the terminal shows, what needs most attention last."""
-    for each in reversed(found.judged):
+    for each in reversed(result.judged):
         yield from _judged(each)
         yield ""
-    first, last = found.environments
+    first, last = result.environments
     yield _line("reference", first)
     yield _line("candidate", last)
-    for note in found.notes:
+    for note in result.notes:
         yield _line("note", note)
-    if found.unjudged:
-        names = ", ".join(test.rpartition("::")[2] for test in found.unjudged)
+    if result.unjudged:
+        names = ", ".join(test.rpartition("::")[2] for test in result.unjudged)
         yield _line("not judged", f"{names}: only assert_close, allclose and assert_allclose are")
-    yield f"{found.test}: {found.failure or _counts(found)} ({found.seconds:.0f} s)"
+    yield f"{result.test}: {result.failure or _counts(result)} ({result.seconds:.0f} s)"
 
 
-def _counts(found: Golden) -> str:
-    kinds = [each.kind for each in found.judged]
+def _counts(result: Golden) -> str:
+    kinds = [each.kind for each in result.judged]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 
 
@@ -261,10 +261,10 @@ def _judged(each: Judged) -> Iterator[str]:
     if each.moved:
         yield _line("moved", f"by {each.moved:.1e} from reference to candidate")
     if each.exact and each.moved:
-        expected, one, other = each.exact
+        expected, reference, candidate = each.exact
         yield _line(
             "float64",
-            f"{one:.1e} away in the reference, {other:.1e} in the candidate, the expected values {expected:.1e}",
+            f"{reference:.1e} away in the reference, {candidate:.1e} in the candidate, the expected values {expected:.1e}",
         )
     for change in each.changes:
         yield from _change(change)

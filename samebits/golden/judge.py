@@ -43,9 +43,9 @@ class Pair(NamedTuple):
     @property
     def golden(self) -> int | None:
         """Which of the two values is constant, the one that no call returned if both are; None if none is."""
-        one, other = self.sides
-        constant = [i for i in (1, 0) if one.values[i].hash == other.values[i].hash]
-        unread = [i for i in constant if one.calls[i] is None and other.calls[i] is None]
+        reference, candidate = self.sides
+        constant = [i for i in (1, 0) if reference.values[i].hash == candidate.values[i].hash]
+        unread = [i for i in constant if reference.calls[i] is None and candidate.calls[i] is None]
         return next(iter((*unread, *constant)), None)
 
     @property
@@ -56,8 +56,8 @@ class Pair(NamedTuple):
     @property
     def moves(self) -> bool:
         """True if the actual values differ between the environments."""
-        one, other = self.sides
-        return one.values[self.actual].hash != other.values[self.actual].hash
+        reference, candidate = self.sides
+        return reference.values[self.actual].hash != candidate.values[self.actual].hash
 
     def calls(self, side: int) -> list[Called]:
         """Return the calls that may have led to the values: the one that returned them, else all before."""
@@ -264,8 +264,8 @@ class _Numbers:
         return np.asarray(self._values.tensor(ref)).astype(np.float64)
 
     def _exact(self, side: int) -> NDArray[np.float64] | None:
-        run, mine = self._pair.runs[side].exact, self._pair.sides[side]
-        key = mine.test, mine.file, mine.line, self._pair.nth
+        run, own = self._pair.runs[side].exact, self._pair.sides[side]
+        key = own.test, own.file, own.line, self._pair.nth
         same = dict(_numbered(run)).get(key) if run is not None else None
         ref = None if same is None else same.values[self._pair.actual]
         # a test that casts its values has lost what float64 shows
@@ -292,10 +292,14 @@ class _Numbers:
     @property
     def exact(self) -> tuple[float, ...]:
         """Distances from the values in float64: of the expected ones, then of the actual ones of both."""
-        one, other = self._in_float64
-        if one is None or other is None:
+        reference, candidate = self._in_float64
+        if reference is None or candidate is None:
             return ()
-        return _far(self.expected, other), _far(self.actual[0], one), _far(self.actual[1], other)
+        return (
+            _far(self.expected, candidate),
+            _far(self.actual[0], reference),
+            _far(self.actual[1], candidate),
+        )
 
     @property
     def is_near(self) -> bool:
@@ -312,10 +316,10 @@ class _Numbers:
     @property
     def judged(self) -> str:
         """How the difference of the actual values stands in float64; '' if that is not known."""
-        one, other = self._in_float64
-        if one is None or other is None or not self.moved:
+        reference, candidate = self._in_float64
+        if reference is None or candidate is None or not self.moved:
             return ""
-        return judged_in_float64(self.moved, _far(one, other))
+        return judged_in_float64(self.moved, _far(reference, candidate))
 
     @property
     def quantum(self) -> float:

@@ -42,7 +42,7 @@ class Checkpoint(Record):
     model: str
     source: str
     """A folder, or a hub id."""
-    said: str
+    shown_source: str
     """The source as the report shows it, without folders of this machine."""
     shown_folder: str = ""
     """The folder that matrix.yaml names, as seen from the current one; '' if it is not below that,
@@ -160,7 +160,7 @@ class Checkpoints:
         return Checkpoint(
             model=model.name,
             source=str(folder),
-            said=description,
+            shown_source=description,
             digest=digest_of(hashes),
             parameters=facts.get("n_parameters"),
             n_bytes=size_of(folder),
@@ -199,7 +199,10 @@ class Checkpoints:
         if model.hub is not None:
             description = f"hub {model.hub}" + (f"@{model.revision}" if model.revision else "")
             return Checkpoint(
-                model=model.name, source=model.hub, said=description, revision=model.revision
+                model=model.name,
+                source=model.hub,
+                shown_source=description,
+                revision=model.revision,
             )
         assert model.path is not None
         linked = self._matrix_folder / model.path
@@ -219,7 +222,7 @@ class Checkpoints:
         return Checkpoint(
             model=model.name,
             source=str(folder),
-            said=description,
+            shown_source=description,
             shown_folder="" if model.patch else _below_current(linked),
             digest=digest,
             n_bytes=size_of(folder),

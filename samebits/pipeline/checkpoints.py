@@ -100,7 +100,7 @@ class RunCheckpoints:
                 self._scope.phases.end("checkpoints")
         if not checkpoint.pinned:
             self._scope.dependencies.mark_unrepeatable(
-                f"{checkpoint.said} has no pinned revision, so its results are not reused"
+                f"{checkpoint.shown_source} has no pinned revision, so its results are not reused"
             )
         if checkpoint.note:
             self._scope.progress.note(checkpoint.note)

@@ -191,13 +191,17 @@ def _untrusted(path: Path, unknown: str, order: Order) -> str:
 
 def _of_type(name: str, model_type: str, order: Order) -> str:
     """Return what the class can be called today: old checkpoints have names such as T5WithLMHeadModel."""
-    of_type = [other for other in known.classes() if known.type_of([other]) == model_type]
+    of_type = [
+        class_name for class_name in known.classes() if known.type_of([class_name]) == model_type
+    ]
     if not of_type:
         return known.near(name, known.classes())
-    whole = [other for other in of_type if "For" in other or other.endswith("Model")]
+    whole = [
+        class_name for class_name in of_type if "For" in class_name or class_name.endswith("Model")
+    ]
     if hint := known.near(name, whole):
         return hint
-    heads = [other for other in whole if other.endswith(_HEADS)]
+    heads = [class_name for class_name in whole if class_name.endswith(_HEADS)]
     how = "--class" if order.checks else "class:"
     return f". Name the class of today, such as {how} transformers:{heads[0]}" if heads else ""
 

@@ -212,7 +212,7 @@ def _checkpoints(scheduler: Scheduler) -> tuple[CheckpointReport, ...]:
     return tuple(
         CheckpointReport(
             model=name,
-            source=checkpoints[name].said,
+            source=checkpoints[name].shown_source,
             digest=checkpoints[name].digest,
             parameters=checkpoints[name].parameters,
             folder=checkpoints[name].shown_folder,

@@ -176,7 +176,7 @@ def _of_exceptions(own: Iterable[Finding], result: CellResult) -> Iterable[Expla
 
 
 def _of_instability(
-    own: Iterable[Finding], other: Iterable[Finding], result: CellResult
+    own: Iterable[Finding], opposite: Iterable[Finding], result: CellResult
 ) -> Iterable[Explanation]:
     """Return what makes numbers differ from run to run, and which tensors are not the reference's in all runs."""
     if result.judged is not Verdict.UNSTABLE:
@@ -190,14 +190,14 @@ def _of_instability(
     rule_by = by_code()
     stored = (
         f
-        for f in _only(own, other)
+        for f in _only(own, opposite)
         if f.code in rule_by and rule_by[f.code].text.kind != "rounding"
     )
     return (*unstable, *_explanations(stored, STORED, result))
 
 
 def _of_difference(
-    own: Iterable[Finding], other: Iterable[Finding], result: CellResult
+    own: Iterable[Finding], opposite: Iterable[Finding], result: CellResult
 ) -> Iterable[Explanation]:
     """Return what explains the difference in what was compared; beside an exception, rounding needs no cause."""
     if result.judged is Verdict.UNSTABLE or result.decisive is None or result.reference is None:
@@ -205,7 +205,7 @@ def _of_difference(
     if result.judged is Verdict.FAILED and result.compared is Verdict.ROUNDING:
         return
     wanted = _signals(result)
-    sides = ((own, other, result.cell), (other, own, result.reference))
+    sides = ((own, opposite, result.cell), (opposite, own, result.reference))
     for findings_here, elsewhere, cell in sides:
         fitting = (f for f in _only(findings_here, elsewhere) if _fits(f, result))
         yield from _explanations(fitting, wanted, result, cell.stack)

@@ -27,7 +27,7 @@ class Answer(Record):
     """``TypeError: …``, first line."""
 
     @property
-    def said(self) -> str:
+    def type_name(self) -> str:
         """Name of the type of the return value, or of the exception."""
         return self.type or self.raised.partition(":")[0]
 

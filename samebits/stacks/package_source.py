@@ -89,7 +89,7 @@ def source(text: str) -> Source:
         commit,
         name=package.name,
         inside="",
-        said=package.version,
+        stated_version=package.version,
     )
 
 

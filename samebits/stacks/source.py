@@ -80,7 +80,7 @@ class Source:
     """The package's name, as installers have it."""
     inside: str = PACKAGE
     """Folder on Python's path in which the files lie; '' for the path itself."""
-    said: str = ""
+    stated_version: str = ""
     """Its version, of a package that is not transformers."""
 
     @property
@@ -91,8 +91,8 @@ class Source:
     @cached_property
     def release(self) -> str:
         """The version that it gives itself, such as ``5.16.0.dev0``."""
-        if self.said:
-            return self.said
+        if self.stated_version:
+            return self.stated_version
         match = re.search(r'^__version__ = "([^"]+)"', self.text("__init__.py"), re.MULTILINE)
         try:
             return Version(match[1]).public if match else ""
@@ -332,26 +332,26 @@ def _siblings(folder: Path, source: Source) -> dict[tuple[str, str], Path]:
     return files
 
 
-def _linked(other: Path, place: Path, id: str) -> bool:
+def _linked(existing: Path, place: Path, id: str) -> bool:
     """Link a file of another copy with its bytecode; return False if it is not what it should be."""
     try:
-        if _id_of(other.read_bytes()) != id:
+        if _id_of(existing.read_bytes()) != id:
             return False
-        place.hardlink_to(other)
+        place.hardlink_to(existing)
     except OSError:
         return False
-    if other.suffix == ".py":
-        _link_bytecode(other, place)
+    if existing.suffix == ".py":
+        _link_bytecode(existing, place)
     return True
 
 
-def _link_bytecode(other: Path, place: Path) -> None:
+def _link_bytecode(existing: Path, place: Path) -> None:
     """Link what Python compiled from a file, which is valid for a link to it."""
-    for name in _compiled(other.parent / "__pycache__").get(other.stem, ()):
+    for name in _compiled(existing.parent / "__pycache__").get(existing.stem, ()):
         folder = place.parent / "__pycache__"
         folder.mkdir(exist_ok=True)
         with contextlib.suppress(OSError):
-            (folder / name).hardlink_to(other.parent / "__pycache__" / name)
+            (folder / name).hardlink_to(existing.parent / "__pycache__" / name)
 
 
 @lru_cache(maxsize=4096)

@@ -69,8 +69,8 @@ def program() -> str:
     try:
         return find_uv_bin()
     except FileNotFoundError as error:
-        if (found := shutil.which("uv")) is not None:
-            return found
+        if (path := shutil.which("uv")) is not None:
+            return path
         msg = "uv, which makes the environments, is not installed: pip install uv"
         raise StackMachineError(msg) from error
 

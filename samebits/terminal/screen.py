@@ -149,7 +149,7 @@ def _answer(
     yield from (Marked(first.removeprefix(start), mark), *rest)
     fields = [*_fields(report, all_answers, places)] if all_answers else [*_quiet(report)]
     fields += [*_hidden(worst.cell, report, hidden)] if worst is not None else []
-    fields += [_Field("also", _also(other)) for other in all_answers[1 : 1 + MAX_ALSO]]
+    fields += [_Field("also", _also(further)) for further in all_answers[1 : 1 + MAX_ALSO]]
     fields += [_Field("why", reason) for reason in _reasons(report, worst)]
     fields += [_Field("next", worst.command)] if worst is not None and worst.command else []
     fields += _capsules(report.cells, paths[0])
@@ -198,11 +198,11 @@ def _mark(report: Report, worst: Answer | None) -> Mark:
 
 
 def _fields(
-    report: Report, found: Sequence[Answer], places: Mapping[str, Place]
+    report: Report, ranked: Sequence[Answer], places: Mapping[str, Place]
 ) -> Iterator[_Field]:
     """Yield the fields of the worst answer, with the advice of the next one that has any if it has none."""
-    worst = found[0]
-    do = next((answer.do for answer in found[: 1 + MAX_ALSO] if answer.do), "")
+    worst = ranked[0]
+    do = next((answer.do for answer in ranked[: 1 + MAX_ALSO] if answer.do), "")
     since = worst.start if len(report.cells) > 2 else ""
     where = "; ".join(filter(None, (worst.where, *_own_lines(worst.cell, report, places))))
     named = (("since", since), ("where", where), ("right", worst.side.why), ("do", do))
@@ -224,12 +224,12 @@ def _hidden(cell: CellResult, report: Report, places: Mapping[str, Place]) -> It
     judged = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED)
     if cell.cell.stack != report.stacks[-1].id or cell.judged not in judged:
         return
-    found, explaining = {f.code for f in cell.findings}, explaining_codes([cell])
+    cell_codes, explaining = {f.code for f in cell.findings}, explaining_codes([cell])
     if cell.judged is not Verdict.DIVERGED:
-        codes = places.keys() - found - explaining
+        codes = places.keys() - cell_codes - explaining
         why = "seen in the code, where the above may hide it"
     else:
-        codes = (places.keys() & found & codes_explaining(COMPUTED)) - explaining
+        codes = (places.keys() & cell_codes & codes_explaining(COMPUTED)) - explaining
         why = "another cause, of what is computed later"
     if codes:
         named = [f"{code} ({place})" for code, place in places.items() if code in codes]
@@ -250,10 +250,10 @@ def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) ->
             yield str(place)
 
 
-def _also(other: Answer) -> str:
-    codes = f" ({', '.join(other.side.codes)})" if other.side.codes else ""
-    where = EVERY_RELEASE if is_everywhere(other.cell) else spanned(other.stacks)
-    return f"{where}: {other.change}{codes}"
+def _also(answer: Answer) -> str:
+    codes = f" ({', '.join(answer.side.codes)})" if answer.side.codes else ""
+    where = EVERY_RELEASE if is_everywhere(answer.cell) else spanned(answer.stacks)
+    return f"{where}: {answer.change}{codes}"
 
 
 def _reasons(report: Report, worst: Answer | None) -> Sequence[str]:
@@ -347,12 +347,12 @@ def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
         yield f"Beside the verdict, in {stacks}{only}: {_named(repaired, places)}"
 
 
-def _named(found: list[Defect], places: Mapping[str, Place]) -> str:
-    return _codes(found) if found[1:] else _heading(found[0], places)
+def _named(listed: list[Defect], places: Mapping[str, Place]) -> str:
+    return _codes(listed) if listed[1:] else _heading(listed[0], places)
 
 
-def _codes(found: list[Defect]) -> str:
-    return ", ".join(defect.text.code for defect in found)
+def _codes(listed: list[Defect]) -> str:
+    return ", ".join(defect.text.code for defect in listed)
 
 
 def _heading(defect: Defect, places: Mapping[str, Place]) -> str:

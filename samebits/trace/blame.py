@@ -224,12 +224,12 @@ def cause(blamed: Blamed) -> Cause | None:
     )
 
 
-def _unread(side: tuple[Graph, int], other: tuple[Graph, int]) -> tuple[str, ...]:
+def _unread(side: tuple[Graph, int], opposite: tuple[Graph, int]) -> tuple[str, ...]:
     """Return the stored tensors that the other side's operation takes besides the inputs of this one.
 
     No operation of this side takes their contents, in any order of the elements.
     """
-    (graph, op), (more, counterpart) = side, other
+    (graph, op), (more, counterpart) = side, opposite
     own = {graph.root(value) for value in graph.op(op).inputs}
     others = {more.root(value): value for value in more.op(counterpart).inputs}
     if not own < others.keys():

@@ -85,10 +85,10 @@ class View:
     """One side of a pair: which of its values exist on the other side."""
 
     def __init__(
-        self, graph: Graph, other: Graph, sink: int, same_weights: Collection[str] = ()
+        self, graph: Graph, counterpart: Graph, sink: int, same_weights: Collection[str] = ()
     ) -> None:
         self.graph = graph
-        self.other = other
+        self.other = counterpart
         self.sink = sink
         self._same_weights = same_weights
         self._roots: dict[int, frozenset[str] | None] = {}

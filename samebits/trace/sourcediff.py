@@ -78,9 +78,9 @@ def _function_pairs(
         yield reference_only, candidate_only
 
 
-def _first_unknown(functions: dict[str, int], other: Trace) -> int | None:
+def _first_unknown(functions: dict[str, int], counterpart: Trace) -> int | None:
     """Return the number of the first function whose name ran nowhere in the other trace; None if there is none."""
-    names = {function.name for function in other.functions}
+    names = {function.name for function in counterpart.functions}
     return next((number for name, number in functions.items() if name not in names), None)
 
 

@@ -56,17 +56,17 @@ def with_held(cause: Cause, reference: Capture, candidate: Capture) -> Cause:
         sides["reference"] = (cause.reference, reference, candidate)
     traces = {
         name: side.model_copy(
-            update={"unread": tuple(n for n in side.unread if _holds(own, other, n))}
+            update={"unread": tuple(n for n in side.unread if _holds(own, counterpart, n))}
         )
-        for name, (side, own, other) in sides.items()
+        for name, (side, own, counterpart) in sides.items()
     }
     beyond = cause.beyond and with_held(cause.beyond, reference, candidate)
     return cause.model_copy(update={"beyond": beyond, **traces})
 
 
-def _holds(capture: Capture, other: Capture, name: str) -> bool:
+def _holds(capture: Capture, counterpart: Capture, name: str) -> bool:
     """Return True if a run holds a loaded parameter of the other run, named as there, as one of its own."""
-    facts = _weight(other, name)
+    facts = _weight(counterpart, name)
     weights = capture.signals.weights
     if facts is None or facts.origin != "loaded" or weights is None:
         return False

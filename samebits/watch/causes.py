@@ -82,13 +82,13 @@ def night_of(report: Report) -> Night:
             blocked.setdefault(row.model, on_one_line(reason))
         elif cell is not None:
             cells[row.model].append(cell)
-    watched = {model: found for model, found in cells.items() if model not in blocked}
-    verdicts = {model: {cell.compared for cell in found} for model, found in watched.items()}
-    computes = {m for m, found in watched.items() if not any(cell.failure for cell in found)}
+    watched = {model: results for model, results in cells.items() if model not in blocked}
+    verdicts = {model: {cell.compared for cell in results} for model, results in watched.items()}
+    computes = {m for m, results in watched.items() if not any(cell.failure for cell in results)}
     return Night(
         commit=match[1] if match else "",
         reference=reference.transformers or reference.id,
-        groups=tuple(grouped(cell for found in watched.values() for cell in found)),
+        groups=tuple(grouped(cell for results in watched.values() for cell in results)),
         models=frozenset(cells),
         computes=frozenset(computes),
         same=frozenset(m for m in computes if verdicts[m] <= _SAME),
@@ -118,8 +118,8 @@ def grouped(cells: Iterable[CellResult]) -> Iterator[Group]:
             groups = [g for g in groups if g not in met]
             members = [c for g in met for c in g[2]]
             groups.append((kind, signs.union(*(g[1] for g in met)), [*members, cell]))
-    for kind, found, members in sorted(groups, key=lambda g: min(g[1])):
-        yield Group(kind, tuple(sorted(found)), tuple(members))
+    for kind, group_signs, members in sorted(groups, key=lambda g: min(g[1])):
+        yield Group(kind, tuple(sorted(group_signs)), tuple(members))
 
 
 def _signs(cell: CellResult) -> Iterator[tuple[Kind, set[str]]]:

@@ -70,10 +70,10 @@ class Clone(NamedTuple):
         assert self.search is not None
         whole = load.load(self.matrix)
         models = tuple(each for each in whole.models if each.name == model)
-        one = whole.model_copy(update={"models": models, "expected": ()})
+        reduced = whole.model_copy(update={"models": models, "expected": ()})
         options = bisect.Options(model=model, first=self.since, last=last, repo=self.repo)
         try:
-            bisection = await self.search(one, options)
+            bisection = await self.search(reduced, options)
         except SamebitsError as error:
             return (f"not found: {error}",)
         unproven = " (or one before it, which could not be tried)"
@@ -107,9 +107,9 @@ def _script(path: Path, model: str, release: str, commit: str) -> str:
     if model not in content.get("models", {}):
         return ""
     main = {"id": "main", "transformers": f"./transformers@{commit}"}
-    one = {"version": 1, "environments": [release, main], **settings}
-    one["models"] = {model: content["models"][model]}
-    text = yaml.safe_dump(one, sort_keys=False, width=100, default_flow_style=None)
+    written = {"version": 1, "environments": [release, main], **settings}
+    written["models"] = {model: content["models"][model]}
+    text = yaml.safe_dump(written, sort_keys=False, width=100, default_flow_style=None)
     address = f"https://github.com/huggingface/{PACKAGE}"
     commands = (f"git clone {address}", "cat > watch.yaml <<'EOF'", text.rstrip(), "EOF")
     return "\n".join((*commands, "samebits matrix --matrix watch.yaml --quick --causes"))

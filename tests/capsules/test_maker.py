@@ -104,7 +104,7 @@ class Bench:
         place = Place({}, self.uv)
         maker = Maker(self.work, self.memory, "probes", machine, place, slots)
         model = model_spec(path="model")
-        source = Checkpoint(model="llama", source=str(self.source), said="path model")
+        source = Checkpoint(model="llama", source=str(self.source), shown_source="path model")
         wanted = Wanted(self.result, self.reference, (), model, source, tuple(sides))
         try:
             return await maker.make(wanted)

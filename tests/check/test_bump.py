@@ -169,7 +169,7 @@ def test_a_planted_bump_is_found_and_its_clean_twin_is_not(path):
     assert bumped.problems == ()
     more = " " if path == "Pipfile.lock" else "\n# touched\n"
     twin = judged({path: text_of(path, OLD)}, {path: text_of(path, OLD) + more})
-    assert twin == bump.Found(pins={"transformers": OLD})
+    assert twin == bump.Statements(pins={"transformers": OLD})
 
 
 def test_the_same_version_in_other_words_does_not_move():
@@ -242,7 +242,7 @@ def test_an_address_that_moves_is_said_and_its_clean_twin_is_not(name):
     ],
 )
 def test_an_address_of_another_package_is_none_of_ours(text):
-    assert judged({R: text.format(OLD)}, {R: text.format(NEW)}) == bump.Found()
+    assert judged({R: text.format(OLD)}, {R: text.format(NEW)}) == bump.Statements()
 
 
 def test_an_index_beside_the_usual_one_is_no_address():
@@ -253,7 +253,7 @@ def test_an_index_beside_the_usual_one_is_no_address():
 
 def test_the_projects_own_version_in_its_lock_is_no_bump():
     lock = '[[package]]\nname = "accelerate"\nversion = "{}"\nsource = {{ editable = "." }}\n'
-    assert judged({L: lock.format("1.0.0")}, {L: lock.format("1.1.0")}) == bump.Found()
+    assert judged({L: lock.format("1.0.0")}, {L: lock.format("1.1.0")}) == bump.Statements()
 
 
 def test_builds_of_one_version_are_one():
@@ -264,7 +264,7 @@ def test_builds_of_one_version_are_one():
         for v in ("2.6.0", "2.7.0")
     )
     bumped = judged(before, after)
-    assert bumped == bump.Found((bump.Move("torch", "2.6.0", "2.7.0", (P, R, L)),))
+    assert bumped == bump.Statements((bump.Move("torch", "2.6.0", "2.7.0", (P, R, L)),))
     assert judged(before, before | {P: f"{before[P]}# x\n"}).pins == {"torch": "2.6.0"}
     (move,) = judged({R: pinned("2.6.0+cpu", "torch")}, {R: pinned("2.6.0+cu126", "torch")}).moves
     assert (move.before, move.after) == ("2.6.0+cpu", "2.6.0+cu126")
@@ -366,7 +366,7 @@ def test_what_the_matrix_gets_is_read_by_its_loader(tmp_path):
 
 
 def moved(*moves, **pinned):
-    return bump.Found(tuple(bump.Move(*move, (R,)) for move in moves), pins=pinned)
+    return bump.Statements(tuple(bump.Move(*move, (R,)) for move in moves), pins=pinned)
 
 
 def test_a_check_compares_releases_of_transformers_alone():
@@ -410,7 +410,7 @@ def test_a_comment_has_the_mark_the_move_and_the_summary(tmp_path):
 
 def test_a_comment_notifies_nobody():
     problem = bump.fill("@somebody said #12, and me@host")
-    text = bump.comment(bump.Found(problems=(problem,)), None, "ci", has_run=False)
+    text = bump.comment(bump.Statements(problems=(problem,)), None, "ci", has_run=False)
     assert "@somebody" not in text
     assert "#12" not in text
     assert "me@host" in text
@@ -432,7 +432,7 @@ def test_only_an_own_comment_is_updated(tmp_path):
 
 @pytest.mark.parametrize("job", ["--><script>", "a --> b", "ä\n{}", "", "--"])
 def test_no_name_of_a_job_ends_the_mark(job, tmp_path):
-    text = bump.comment(bump.Found(), None, job, has_run=False)
+    text = bump.comment(bump.Statements(), None, job, has_run=False)
     first = text.splitlines()[0]
     assert re.fullmatch(r"<!-- (?:(?!--|[<>]).)+ -->", first), first
     file = tmp_path / "known.json"

@@ -93,7 +93,7 @@ def test_what_is_accepted_has_a_place_below_its_folder(name, told, architecture)
     except MatrixError:
         return
     root, stack, model = Path("/work"), built_stack("4.48"), matrix.models[0]
-    checkpoint = Checkpoint(model=model.name, source="/x", said="x", digest="d" * 64)
+    checkpoint = Checkpoint(model=model.name, source="/x", shown_source="x", digest="d" * 64)
     runner = CellRunner(JobCache(root, Store(root), "p", "m"))
     places = [
         Checkpoints(root, root, "maker").folder(model, stack),
@@ -197,7 +197,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
             return Ended(exit=0)
 
     runner = CellRunner(JobCache(tmp_path, Store(tmp_path), "p", "m"))
-    checkpoint = Checkpoint(model="llama", source="/x", said="x", digest="d" * 64)
+    checkpoint = Checkpoint(model="llama", source="/x", shown_source="x", digest="d" * 64)
     both = asyncio.run(
         runner.observe(
             ReadyCell(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())

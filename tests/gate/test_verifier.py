@@ -130,7 +130,9 @@ class FakeBench:
         self.builder = SimpleNamespace(rebuild=self._rebuild)
 
     def subject(self, model):
-        return benches.Subject(model, Checkpoint(model=model.name, source=model.path, said="path"))
+        return benches.Subject(
+            model, Checkpoint(model=model.name, source=model.path, shown_source="path")
+        )
 
     def _rebuild(self, stack_id, lock, python):
         self.world.builds.append((lock, python))

@@ -17,7 +17,7 @@ from samebits_wire.seal import sealed
 from tests.support.builders import cell_id
 
 CELL = cell_id("4.48")
-CHECKPOINT = Checkpoint(model="llama", source="/c", said="c", digest="d" * 64)
+CHECKPOINT = Checkpoint(model="llama", source="/c", shown_source="c", digest="d" * 64)
 WHOLE = sealed(LadderFile(cell=CELL).model_dump_json())
 LACK = Failure(phase="load", type="MemoryError", message="no", traceback="")
 TRANSIENT = sealed(LadderFile(cell=CELL, failure=LACK).model_dump_json())

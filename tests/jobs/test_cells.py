@@ -25,7 +25,7 @@ from tests.support.jobs import CHECKPOINT, job_cache, ready_cell
 
 CELL = cell_id("4.48")
 STACK = built_stack("4.48")
-HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+HUB = Checkpoint(model="llama", source="org/llama", shown_source="hub org/llama")
 FINE, LOST, CRASHED = Ended(exit=0), Ended(signal=9), Ended(signal=11)
 STALLED = Ended(
     signal=9,
@@ -300,7 +300,7 @@ def test_under_other_circumstances_it_is_run_again(bench, changed):
 def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
     bench.observe(Process())
     model = model_spec(timeout=99.0, group="Decoders", dtypes=("float32", "bfloat16"))
-    said = {"said": "otherwise", "builder": "5.0", "parameters": 7, "n_bytes": LARGE - 1}
+    said = {"shown_source": "otherwise", "builder": "5.0", "parameters": 7, "n_bytes": LARGE - 1}
     same = CHECKPOINT.model_copy(update=said)
     assert not bench.runs_again(model=model, checkpoint=same)
 

@@ -39,7 +39,7 @@ def test_a_variant_says_what_it_changes(shelf):
     model = recipe(auto=True, config_variant=2)
     assert shelf.folder(model, OLD) != shelf.folder(recipe(auto=True), OLD)
     make(shelf, model, OLD, facts={"values": ["qkv_bias=False", "rope yarn"]})
-    said = shelf.made(model, OLD).said
+    said = shelf.made(model, OLD).shown_source
     assert said == "llama with qkv_bias=False, rope yarn, seed 0, made in 4.48"
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_there_until_it_is_made(shelf):
     folder = make(shelf, model, OLD)
     checkpoint = shelf.made(model, OLD)
     assert (checkpoint.model, checkpoint.source) == ("llama", str(folder))
-    assert checkpoint.said == "llama, seed 7, made in 4.48"
+    assert checkpoint.shown_source == "llama, seed 7, made in 4.48"
     assert (checkpoint.parameters, checkpoint.builder, checkpoint.revision) == (12, "4.48", None)
     assert checkpoint.pinned
 
@@ -143,10 +143,10 @@ def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_
     (tmp_path / "models" / "config.json").write_text("{}", "utf-8")
     checkpoint = shelf.given(model_spec(path="models"))
     assert checkpoint.source == str((tmp_path / "models").resolve())
-    assert checkpoint.said == "path models"
+    assert checkpoint.shown_source == "path models"
     absolute = shelf.given(model_spec(path=str(tmp_path / "models")))
     assert absolute.source == checkpoint.source
-    assert absolute.said == "path models"
+    assert absolute.shown_source == "path models"
     assert checkpoint.pinned
     (tmp_path / "models" / "config.json").write_text('{"a": 1}', "utf-8")
     assert shelf.given(model_spec(path="models")).digest != checkpoint.digest
@@ -167,7 +167,7 @@ def patched(tmp_path):
 
 def test_a_patched_folder_is_a_copy_and_says_its_patches(shelf, patched, tmp_path):
     checkpoint = shelf.given(patched)
-    assert checkpoint.said == "path models + first.diff + second.diff"
+    assert checkpoint.shown_source == "path models + first.diff + second.diff"
     assert Path(checkpoint.source).parent == tmp_path / "work" / "checkpoints"
     assert (Path(checkpoint.source) / "code.py").read_text("utf-8") == "2\n"
     assert (tmp_path / "models" / "code.py").read_text("utf-8") == "one\n"
@@ -226,9 +226,9 @@ def test_a_hub_model_is_pinned_by_a_commit_alone(shelf, revision, said, pinned):
         revision,
         None,
     )
-    assert (checkpoint.said, checkpoint.pinned) == (said, pinned)
+    assert (checkpoint.shown_source, checkpoint.pinned) == (said, pinned)
 
 
 def test_a_digest_pins(shelf):
-    assert Checkpoint(model="m", source="s", said="s", digest="d").pinned
-    assert not Checkpoint(model="m", source="s", said="s").pinned
+    assert Checkpoint(model="m", source="s", shown_source="s", digest="d").pinned
+    assert not Checkpoint(model="m", source="s", shown_source="s").pinned

@@ -21,7 +21,7 @@ from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, cell_id, model_spec
 from tests.support.jobs import CHECKPOINT
 
-HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+HUB = Checkpoint(model="llama", source="org/llama", shown_source="hub org/llama")
 OLD, NEW = built_stack("4.48"), built_stack("5.0")
 IDS = bytes(8 * 6)
 

@@ -14,7 +14,7 @@ from tests.support.builders import Memory, built_stack, model_spec
 from tests.support.jobs import CHECKPOINT
 from tests.support.ladder_bench import ASK, CELL, Process, climb
 
-HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+HUB = Checkpoint(model="llama", source="org/llama", shown_source="hub org/llama")
 
 
 def runs_again(root, **changed):

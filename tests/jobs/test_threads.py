@@ -29,7 +29,7 @@ def spec(threads):
 
 def checkpoint(n_bytes):
     return Checkpoint(
-        model="llama", source="/llama", said="path llama", digest="d", n_bytes=n_bytes
+        model="llama", source="/llama", shown_source="path llama", digest="d", n_bytes=n_bytes
     )
 
 

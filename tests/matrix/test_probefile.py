@@ -169,7 +169,7 @@ def test_the_content_of_the_file_names_the_captures(loaded, tmp_path):
     from tests.support.builders import built_stack, cell_id
 
     cache = JobCache(tmp_path, Store(tmp_path), "p", "m")
-    checkpoint = Checkpoint(model="llama", source="/c", said="c", digest="d", n_bytes=1)
+    checkpoint = Checkpoint(model="llama", source="/c", shown_source="c", digest="d", n_bytes=1)
 
     def folder(probes, source=GOOD):
         model = loaded(probes, source).models[0]

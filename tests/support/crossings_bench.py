@@ -30,7 +30,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
             ReadyCell(
                 CellId(model="llama", variant=VARIANT, stack=id),
                 model_spec(),
-                Checkpoint(model="llama", source="/c", said="path c", digest=digest),
+                Checkpoint(model="llama", source="/c", shown_source="path c", digest=digest),
                 built_stack(id, "llama", lock=(locks or {}).get(id)),
                 StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
             )

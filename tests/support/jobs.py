@@ -8,7 +8,9 @@ from samebits.storage.store import Store
 from tests.support.builders import built_stack, model_spec
 from tests.support.fakes import leave
 
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
+CHECKPOINT = Checkpoint(
+    model="llama", source="/work/llama", shown_source="build llama", digest="d" * 64
+)
 
 
 class Child:

@@ -106,6 +106,6 @@ def _is_plain(value: Any) -> bool:
     return math.isfinite(value) if isinstance(value, float) else isinstance(value, (bool, int, str))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Return True for values that JSON writes alike: True is not 1."""
-    return _is_plain(one) and json.dumps(one) == json.dumps(other)
+    return _is_plain(left) and json.dumps(left) == json.dumps(right)

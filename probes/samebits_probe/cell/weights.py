@@ -204,9 +204,9 @@ class Tracer:
         for n in (n for n in range(2, columns + 1) if columns % n == 0):
             pieces: list[tuple[str, str, bool]] = []
             for part in tensor.reshape(rows, columns // n, n).unbind(-1):
-                if not (found := self._of_expert(name, part.contiguous())):
+                if not (expert_pieces := self._of_expert(name, part.contiguous())):
                     break
-                pieces += found
+                pieces += expert_pieces
             else:
                 self.used.update(piece[0] for piece in pieces)
                 return Origin(f"columns of {n} in turn", tuple(pieces))

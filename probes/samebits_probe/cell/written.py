@@ -162,17 +162,19 @@ def _lost(
     rope = [item for item in written[name].items() if _ROPE in item[0].split(".")]
     again = read()
     return {
-        key: (text_of(value), text_of(there))
+        key: (text_of(value), text_of(new_value))
         for key, value in missing.items()
-        if not is_same(value, there := at(again, key))
+        if not is_same(value, new_value := at(again, key))
         and not _is_moved(key, value, new)
-        and not any(is_same(value, there) for other, there in rope if _last(other) == _last(key))
+        and not any(
+            is_same(value, new_value) for new_key, new_value in rope if _last(new_key) == _last(key)
+        )
     }
 
 
-def is_same(stated: Any, there: Any) -> bool:
+def is_same(stated: Any, value: Any) -> bool:
     """Return True for equal values; JSON has no tuples."""
-    return bool(stated == there) or text_of(stated) == text_of(there)
+    return bool(stated == value) or text_of(stated) == text_of(value)
 
 
 def at(owner: Any, key: str) -> Any:
@@ -190,8 +192,8 @@ def _is_moved(key: str, value: Any, new: list[tuple[str, Any]]) -> bool:
     last = _last(key)
     names = {last, _RENAMED.get(last, last)}
     return any(
-        is_same(value, there) and (_last(other) in names or not isinstance(value, bool))
-        for other, there in new
+        is_same(value, new_value) and (_last(new_key) in names or not isinstance(value, bool))
+        for new_key, new_value in new
     )
 
 

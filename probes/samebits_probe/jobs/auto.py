@@ -150,11 +150,11 @@ def _takes(model_class: Any, config_class: Any) -> bool:
     return issubclass(config_class, declared) or issubclass(declared, config_class)
 
 
-def _with_forward(found: Any) -> Any:
+def _with_forward(class_of_model: Any) -> Any:
     """Return a class. Raises NoForward if it has no forward, as a codec may have."""
-    if composite.has_no_forward(found):
-        raise NoForward(composite.why(found))
-    return found
+    if composite.has_no_forward(class_of_model):
+        raise NoForward(composite.why(class_of_model))
+    return class_of_model
 
 
 _CODES = 16
@@ -537,12 +537,12 @@ def _with_extras(
             continue
         changed = scale.with_extras(values, names)
         try:
-            other = constructed(type(model), type(model.config), changed, limits)
+            rebuilt = constructed(type(model), type(model.config), changed, limits)
             for _, kwargs in prompts:
-                require_numbers(other, kwargs)
+                require_numbers(rebuilt, kwargs)
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
-        model, values = other, changed
+        model, values = rebuilt, changed
         taken += names
     return model, tuple(taken)
 

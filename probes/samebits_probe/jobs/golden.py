@@ -162,10 +162,10 @@ class _Recorder:
         if not pairs or len(self._compared) + len(pairs) > _MAX_COMPARED:
             return False
         assert place is not None
-        for one, other in pairs:
+        for left, right in pairs:
             rtol, atol = named.get("rtol"), named.get("atol")
             if rtol is None or atol is None:
-                rtol, atol = torch.testing._comparison.default_tolerances(one, other)
+                rtol, atol = torch.testing._comparison.default_tolerances(left, right)
             self._compared.append(
                 {
                     "test": self._test,
@@ -174,8 +174,8 @@ class _Recorder:
                     "rtol": float(rtol),
                     "atol": float(atol),
                     "holds": error is None,
-                    "values": [self._keeper.ref(one), self._keeper.ref(other)],
-                    "calls": [self._calls.source_of(one), self._calls.source_of(other)],
+                    "values": [self._keeper.ref(left), self._keeper.ref(right)],
+                    "calls": [self._calls.source_of(left), self._calls.source_of(right)],
                     "before": self._calls.count,
                 }
             )
@@ -235,9 +235,9 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor
         for key in first.keys() & second.keys():
             yield from _pairs(first[key], second[key])
         return
-    one, other = _tensor(first), _tensor(second)
-    if one is not None and other is not None:
-        yield one, other
+    left, right = _tensor(first), _tensor(second)
+    if left is not None and right is not None:
+        yield left, right
     elif isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
         for a, b in zip(first, second, strict=False):
             yield from _pairs(a, b)

@@ -196,8 +196,8 @@ class Chooser:
             rows["two-images"] = media_way.TWO_IMAGES
         made = {name: self._of_way(name, way, parts) for name, parts in rows.items()}
         if way.no_two:
-            one = f"the model takes one image per row: {way.no_two}"
-            made["two-images"] = {"reason": one, "why": DoesNotApply.why}
+            reason = f"the model takes one image per row: {way.no_two}"
+            made["two-images"] = {"reason": reason, "why": DoesNotApply.why}
         return made
 
     @cache  # noqa: B019  a process has one of these

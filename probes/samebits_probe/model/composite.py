@@ -20,9 +20,9 @@ def has_no_forward(model_class: Any) -> bool:
 def why(model_class: Any) -> str:
     """Return that a class has no forward, and how to name its parts that have one."""
     text = f"{model_class.__name__} has no forward"
-    if not (found := parts(model_class)):
+    if not (names_of_parts := parts(model_class)):
         return text
-    names = ", ".join(f"transformers:{name}" for name in found[:_MAX_NAMED])
+    names = ", ".join(f"transformers:{name}" for name in names_of_parts[:_MAX_NAMED])
     return f"{text}. Name a class of its parts (--class, or class: in matrix.yaml): {names}"
 
 

@@ -549,12 +549,12 @@ def _require_chosen_kinds(model_class: Any, source: Source) -> None:
     forward = getattr(model_class, "forward", None)
     if source.chosen_kinds is None or source.model_class is not None or forward is None:
         return
-    chosen, here = source.chosen_kinds, kinds_of(signature_of(forward))
-    if set(chosen) == set(here):
+    chosen, own = source.chosen_kinds, kinds_of(signature_of(forward))
+    if set(chosen) == set(own):
         return
     raise Unknown(
         f"transformers {transformers.__version__} has another class {model_class.__name__}: its forward "
-        f"takes {' and '.join(here) or 'no images and no sounds'}, and the one that was chosen for every "
+        f"takes {' and '.join(own) or 'no images and no sounds'}, and the one that was chosen for every "
         f"release takes {' and '.join(chosen) or 'none'}. Name the class that is meant under architectures "
         f"in config.json, or as the model's class (class: in matrix.yaml, --class)"
     )

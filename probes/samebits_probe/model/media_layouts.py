@@ -201,14 +201,14 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     inner = (audio, *_parts(audio))  # an encoder for the words and one for who says them
     # Gemma 4's projection is as wide as so many bins make it, and its config has no other number of them
     channels = getattr(audio, "subsampling_conv_channels", None) or (80,)
-    bins = next(filter(None, (any_number(one, names) for one in inner)), int(channels[0]))
+    bins = next(filter(None, (any_number(owner, names) for owner in inner)), int(channels[0]))
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     # some encoders cut a sound into windows, and take whole ones
-    windows = [2 * n for one in inner if (n := number(one, "n_window"))]
+    windows = [2 * n for owner in inner if (n := number(owner, "n_window"))]
     for length in dict.fromkeys((*windows, 2 * (positions or 50), 64)):
         # Qwen2-Audio's mask is of integers, Gemma 4's is an index and so of booleans
-        kinds = [tuple((name, (length,), one) for name in masks) for one in (1, True) if masks]
+        kinds = [tuple((name, (length,), value) for name in masks) for value in (1, True) if masks]
         for arguments in (*kinds, ()):
             yield Layout(FEATURES, (bins, length), beside=arguments)
             yield Layout(FEATURES, (length, bins), beside=arguments)
@@ -228,7 +228,7 @@ def _patch(vision: Any) -> int:
 
 def image_size(vision: Any, config: Any) -> tuple[int, int]:
     """Return height and width of an image, from the config of its part or of the model."""
-    sizes = (getattr(one, "image_size", None) for one in (vision, config))
+    sizes = (getattr(owner, "image_size", None) for owner in (vision, config))
     of_input = number(vision, "input_size") if hasattr(vision, "patch_size") else None  # LayoutLMv3
     of_timm = (getattr(vision, "model_args", None) or {}).get("img_size")
     size = next(filter(None, (*sizes, of_input, of_timm)), 32)
@@ -248,8 +248,8 @@ def part(config: Any, kind: str) -> Any:
     """Return the part of a config that describes images or sounds, or that of its parts; the config itself without one."""
     for whole in (config, *_parts(config)):
         for name in (f"{kind}_config", *(["image_config"] if kind == "vision" else [])):
-            if (found := getattr(whole, name, None)) is not None:
-                return found
+            if (part_config := getattr(whole, name, None)) is not None:
+                return part_config
     return config
 
 

@@ -175,15 +175,15 @@ class Trial:
     def _fits(self, layout: Layout, count: int) -> bool:
         try:
             first = self._run(layout, count, "first", rows=1)
-            other = self._run(layout, count, "first", rows=1, pixels="other")
+            changed = self._run(layout, count, "first", rows=1, pixels="other")
             self._run(layout, count, "batch", rows=2)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
             self._note(in_one_line(error, tried.MAX_REASON))
             return False
-        if first is None or other is None:
+        if first is None or changed is None:
             self._note("forward made the row longer, or returned no tensor")
             return False
-        self._is_seen = tensor_hash(first) != tensor_hash(other)
+        self._is_seen = tensor_hash(first) != tensor_hash(changed)
         if not self._is_seen and not self._runs_more(layout, count):
             self._note("what forward returns does not follow from the image")
             return False

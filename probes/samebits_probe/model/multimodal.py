@@ -63,8 +63,8 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
                 continue
             trial = Trial(kind, model, signature, own)
             for layout in layouts_of(kind, config, signature):
-                if (found := trial.way(layout)) is not None:
-                    return found._replace(placeholder=placeholder(of_kind, config, signature))
+                if (fitting := trial.way(layout)) is not None:
+                    return fitting._replace(placeholder=placeholder(of_kind, config, signature))
                 reason = trial.reason or reason
     raise NotFed(
         f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"

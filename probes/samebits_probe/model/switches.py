@@ -115,7 +115,9 @@ def _values(part: Config, source: str) -> Iterator[list[Value]]:
     for name, value in part.items():
         if _NO_SWITCH.fullmatch(name) or not _is_read(name, part, source):
             continue
-        yield [Value(f"{name}={other!r}", {name: other}) for other in _others(name, value, source)]
+        yield [
+            Value(f"{name}={choice!r}", {name: choice}) for choice in _others(name, value, source)
+        ]
     if re.search(r"rope_type|ROPE_INIT_FUNCTIONS", source):
         yield _ropes(part)
     yield _key_value_heads(part)
@@ -251,10 +253,10 @@ def chosen(listed: Sequence[Switch], row: Row) -> list[Choice]:
 
 def changed(config: Config, choices: Sequence[Choice]) -> Config:
     """Return a copy of a config with values of switches."""
-    other = copy.deepcopy(config)
+    altered = copy.deepcopy(config)
     for path, value in choices:
-        part = other
+        part = altered
         for key in path:
             part = part[key]
         part.update(copy.deepcopy(value.fields))
-    return other
+    return altered

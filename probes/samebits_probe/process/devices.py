@@ -56,10 +56,10 @@ def require(device: str, look: Callable[[str], Inventory] = inventory) -> None:
     ``device`` is a name of matrix.yaml, such as ``cuda`` or ``cuda:1``.
     """
     kind, _, index = device.partition(":")
-    there = look(kind)
-    if not there.built:
+    devices = look(kind)
+    if not devices.built:
         raise DeviceMissing(f"torch {torch.__version__} of this environment has no code for {kind}")
-    if not there.available:
+    if not devices.available:
         raise DeviceMissing(
             f"this machine has no {kind} device that torch {torch.__version__} can use"
         )
@@ -69,9 +69,9 @@ def require(device: str, look: Callable[[str], Inventory] = inventory) -> None:
             "Usually a package does that as it is imported",
             ": please report it with the packages of the environment",
         )
-    if int(index or 0) >= there.available:
+    if int(index or 0) >= devices.available:
         raise DeviceMissing(
-            f"there is no {device}: this machine has {there.available} {kind} device(s), counted from 0"
+            f"there is no {device}: this machine has {devices.available} {kind} device(s), counted from 0"
         )
 
 

@@ -81,12 +81,12 @@ class ForkedChild:
         if status and not text:
             raise Lost(_death_message(status))
         if status:
-            said = text.decode("utf-8", "replace")
+            lost_message = text.decode("utf-8", "replace")
             # a child of the child that died is no exception of its task
             for kind in (StoreFault, Lost):
-                if said.startswith(f"{kind.__name__}: "):
-                    raise kind(said.partition(": ")[2])
-            raise NoAnswer(said)
+                if lost_message.startswith(f"{kind.__name__}: "):
+                    raise kind(lost_message.partition(": ")[2])
+            raise NoAnswer(lost_message)
         message = json.loads(text)
         CALLS.add_table(message["entered"])
         return message["answer"]

@@ -49,9 +49,13 @@ def statements(node: Function) -> Iterator[Statement]:
 
 def changed(before: Sequence[Statement], after: Sequence[Statement]) -> tuple[set[int], set[int]]:
     """Return the lines of the regions that differ, in each of two releases."""
-    one, other = ([statement.digest for statement in side] for side in (before, after))
+    before_digests, after_digests = (
+        [statement.digest for statement in side] for side in (before, after)
+    )
     lines: tuple[set[int], set[int]] = (set(), set())
-    for kind, i, j, k, end in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+    for kind, i, j, k, end in SequenceMatcher(
+        None, before_digests, after_digests, autojunk=False
+    ).get_opcodes():
         if kind != "equal":
             lines[0].update(statement.line for statement in before[i:j])
             lines[1].update(statement.line for statement in after[k:end])

@@ -175,7 +175,7 @@ def _followed(
             return definition.names.union(*asked)
         if place.file.startswith(_BY_ARGUMENTS):
             return _all_names(definition)
-        opened = (found for key, found in definition.table.items() if model.opens(key))
+        opened = (listed for key, listed in definition.table.items() if model.opens(key))
         return definition.names.union(*opened)
 
     return names

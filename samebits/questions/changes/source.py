@@ -81,13 +81,13 @@ def _called_at_import(module: ast.Module) -> Iterator[str]:
             yield from (call.func.id for call in calls if isinstance(call.func, ast.Name))
 
 
-def _joined(one: Definition, more: Definition) -> Definition:
+def _joined(first: Definition, second: Definition) -> Definition:
     table = {
-        key: one.table.get(key, frozenset()) | more.table.get(key, frozenset())
-        for key in {*one.table, *more.table}
+        key: first.table.get(key, frozenset()) | second.table.get(key, frozenset())
+        for key in {*first.table, *second.table}
     }
-    return one._replace(
-        digest=_digest([one.digest, more.digest]), names=one.names | more.names, table=table
+    return first._replace(
+        digest=_digest([first.digest, second.digest]), names=first.names | second.names, table=table
     )
 
 
@@ -378,8 +378,8 @@ def _of_class(prefix: str, node: ast.ClassDef) -> Definition:
     around = [*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list]
     attributes = sorted(f"{name}={ast.dump(value)}" for name, value in values.items())
     digest = _digest([*map(ast.dump, around), *attributes])
-    found = _referred([*around, *values.values()])
-    return Definition(f"{prefix}{node.name}", "class", node.lineno, digest, *found)
+    references = _referred([*around, *values.values()])
+    return Definition(f"{prefix}{node.name}", "class", node.lineno, digest, *references)
 
 
 def _constant(name: str, value: ast.expr, node: ast.stmt) -> Definition:

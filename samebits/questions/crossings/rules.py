@@ -142,7 +142,7 @@ def _ways(part: PartCrossing) -> dict[str, tuple[OperationComparison, ...]]:
     chat = tuple(d for d in part.differences if d.operation in OF_CHAT)
     rest = tuple(d for d in part.differences if d.operation not in OF_CHAT)
     ways = {f"{kind}, {part.outcome}": rest, f"chat template, {part.outcome}": chat}
-    return {way: found for way, found in ways.items() if found}
+    return {way: differences for way, differences in ways.items() if differences}
 
 
 def _lines_of_part(

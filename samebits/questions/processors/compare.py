@@ -130,7 +130,7 @@ def _without_effect(
     name: str,
     reference: ProcessorPart,
     candidate: ProcessorPart,
-    found: Sequence[ProcessorDifference],
+    differences: Sequence[ProcessorDifference],
 ) -> ProcessorDifference | None:
     """Return that one side alone returns the same with the option; None if it is not so.
 
@@ -142,7 +142,7 @@ def _without_effect(
     effects = effect_of(reference, name), effect_of(candidate, name)
     if None in effects or (effects[0] is True) == (effects[1] is True):
         return None
-    keys = {d.output for d in found}
+    keys = {d.output for d in differences}
     changed = changed_outputs(reference if effects[0] else candidate, name)
     if not changed & keys:
         return None

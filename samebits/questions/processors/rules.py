@@ -221,11 +221,11 @@ def _not_asked(name: str, part: ProcessorPart) -> Iterator[tuple[str, str]]:
     """Yield the calls of a processor that give no output, and why."""
     if part.absent:
         yield name, part.absent
-    for label, found in part.cases.items():
-        if found.raised:
-            yield f"{name}, {label}", f"{found.raised}: {found.message}"
-        elif found.left_out:
-            yield f"{name}, {label}", found.left_out
+    for label, answer in part.cases.items():
+        if answer.raised:
+            yield f"{name}, {label}", f"{answer.raised}: {answer.message}"
+        elif answer.left_out:
+            yield f"{name}, {label}", answer.left_out
 
 
 RULES = (

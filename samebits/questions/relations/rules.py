@@ -165,8 +165,8 @@ def _broken_on_one_side(
     case: Case, names: Iterable[RelationName]
 ) -> Iterator[tuple[list[Relation], bool]]:
     """Yield the relations that one side breaks and the other side keeps, and whether it is the reference that does."""
-    for side, other, of_reference in case.sides():
-        before = _kept(other).intersection(names)
+    for side, counterpart, of_reference in case.sides():
+        before = _kept(counterpart).intersection(names)
         broken = [
             relation
             for relation, standing in _standings(side)

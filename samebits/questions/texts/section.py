@@ -126,10 +126,10 @@ def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
         "adds": signal.adds,
         "ids without special tokens": "same as in the oldest" if same_ids else "different",
         "a call returns": ", ".join(signal.gives),
-        "decode of a batch": signal.batch.said,
+        "decode of a batch": signal.batch.type_name,
         "removed methods": str(len(missing)),
     }
-    return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
+    return facts | ({"apply_chat_template": signal.chat.type_name} if signal.chat else {})
 
 
 def _text_facts(stack: str, row: Row) -> Facts:

@@ -26,8 +26,8 @@ def evaluation_changes(
         if not (reference.refused and candidate.refused):
             yield OUTCOME, reference.refused or RETURNS, candidate.refused or RETURNS
         return
-    theirs = _texts(candidate)
-    yield from ((name, text, theirs[name]) for name, text in _texts(reference).items())
+    candidate_texts = _texts(candidate)
+    yield from ((name, text, candidate_texts[name]) for name, text in _texts(reference).items())
 
 
 def _texts(of: Evaluated) -> dict[str, str]:

@@ -69,8 +69,8 @@ def _linear_in(reference: TrainingFile, candidate: TrainingFile) -> dict[str, tu
     tensors = [{*side.own.gradients, *side.own.without} for side in sides if side.own is not None]
     sure = set.intersection(*tensors) - {*reference.uncertain, *candidate.uncertain}
     alone = (
-        (one.cell.stack, tuple(sorted((sure & {*one.linear}) - {*other.linear})))
-        for one, other in (sides, sides[::-1])
+        (side.cell.stack, tuple(sorted((sure & {*side.linear}) - {*opposite.linear})))
+        for side, opposite in (sides, sides[::-1])
     )
     return {stack: names for stack, names in alone if names}
 

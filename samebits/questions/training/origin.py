@@ -129,10 +129,10 @@ def _first(pair: _Pair, mark: _Mark) -> StepOrigin | None:
         ("candidate", candidate, reference),
         ("reference", reference, candidate),
     )
-    for only_in, view, other in sides:
+    for only_in, view, opposite in sides:
         for suspect in view.suspects if view is not None else ():
             if view is not None and _only_here(view, suspect):
-                return _origin(pair, mark, only_in, view, suspect, other)
+                return _origin(pair, mark, only_in, view, suspect, opposite)
     return None
 
 
@@ -154,10 +154,10 @@ def _only_here(view: View, suspect: Suspect) -> bool:
 
 
 def _origin(
-    pair: _Pair, mark: _Mark, only_in: _Only, view: View, suspect: Suspect, other: View | None
+    pair: _Pair, mark: _Mark, only_in: _Only, view: View, suspect: Suspect, opposite: View | None
 ) -> StepOrigin:
     side, other_side = (1, 0) if only_in == "candidate" else (0, 1)
-    counterpart = None if other is None else _counterpart(view, suspect, other)
+    counterpart = None if opposite is None else _counterpart(view, suspect, opposite)
     return StepOrigin(
         batch=pair.question.batch,
         part=_part(pair.steps[side], view.graph, suspect.op),
@@ -166,9 +166,9 @@ def _origin(
         only_in=only_in,
         side=_side(pair.steps[side], view.graph, suspect),
         counterpart=None
-        if counterpart is None or other is None
-        else _side(pair.steps[other_side], other.graph, counterpart),
-        evidence=tuple(_evidence(view, suspect, other, counterpart)),
+        if counterpart is None or opposite is None
+        else _side(pair.steps[other_side], opposite.graph, counterpart),
+        evidence=tuple(_evidence(view, suspect, opposite, counterpart)),
     )
 
 
@@ -200,17 +200,17 @@ def _side(step: StepTrace, graph: Graph, suspect: Suspect) -> StepSide:
     )
 
 
-def _counterpart(view: View, suspect: Suspect, other: View) -> Suspect | None:
+def _counterpart(view: View, suspect: Suspect, opposite: View) -> Suspect | None:
     """Return the operation of the other side that takes the most of the same numbers."""
     if suspect.source is not None:
         return None
-    suspects = [s for s in other.suspects if s.source is None and _only_here(other, s)]
+    suspects = [s for s in opposite.suspects if s.source is None and _only_here(opposite, s)]
     roots, base = view.input_roots(suspect.op), view.graph.base(suspect.op)
     return max(
         suspects,
         key=lambda s: (
-            overlap(roots, other.input_roots(s.op)),
-            other.graph.base(s.op) == base,
+            overlap(roots, opposite.input_roots(s.op)),
+            opposite.graph.base(s.op) == base,
             -s.op,
         ),
         default=None,
@@ -218,12 +218,12 @@ def _counterpart(view: View, suspect: Suspect, other: View) -> Suspect | None:
 
 
 def _evidence(
-    view: View, suspect: Suspect, other: View | None, counterpart: Suspect | None
+    view: View, suspect: Suspect, opposite: View | None, counterpart: Suspect | None
 ) -> Iterator[str]:
     """Yield the indices and masks of an operation where the other side has others of that size."""
-    if suspect.source is not None or other is None or counterpart is None:
+    if suspect.source is not None or opposite is None or counterpart is None:
         return
-    sizes = {prod(other.graph.value(v).shape) for v in _indices(other.graph, counterpart)}
+    sizes = {prod(opposite.graph.value(v).shape) for v in _indices(opposite.graph, counterpart)}
     for value in _indices(view.graph, suspect):
         if not view.exists(value) and prod(view.graph.value(value).shape) in sizes:
             described = view.graph.described([value])[0]

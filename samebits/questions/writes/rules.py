@@ -29,7 +29,9 @@ def _other_names(case: Case) -> Iterator[Sighting]:
     names = [side.tensors for side in sides if side is not None and side.tensors is not None]
     if len(names) < 2 or names[0].keys() == names[1].keys():
         return
-    only = ([name for name in one if name not in other] for one, other in (names, reversed(names)))
+    only = (
+        [name for name in own if name not in opposite] for own, opposite in (names, reversed(names))
+    )
     lines = (
         f"only here: {plural(len(own), 'tensor')}, {', '.join(own[:_MAX_NAMES])}"
         if own
@@ -44,9 +46,9 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
     for save in saves(case.capture).values():
         for file, keys in save.lost.items():
             lines = [
-                _lost_line(key, *in_words(stated, there))
-                for key, (stated, there) in keys.items()
-                if there != _ABSENT or not _is_left_out(case.capture, key, stated)
+                _lost_line(key, *in_words(stated, copied))
+                for key, (stated, copied) in keys.items()
+                if copied != _ABSENT or not _is_left_out(case.capture, key, stated)
             ]
             if not lines:
                 continue
@@ -54,8 +56,8 @@ def _lost_keys(case: Case) -> Iterator[Sighting]:
             yield Sighting(file, evidence, saver=case.capture.cell.stack)
 
 
-def _lost_line(key: str, stated: str, there: str) -> str:
-    return f"{key}: the checkpoint states {stated}, its copy gives {there}"
+def _lost_line(key: str, stated: str, copied: str) -> str:
+    return f"{key}: the checkpoint states {stated}, its copy gives {copied}"
 
 
 def _is_left_out(run: Capture, key: str, stated: str) -> bool:

@@ -167,8 +167,8 @@ def _names(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator
         parts.remove("rope_scaling")
     within = "".join(f"{part}." for part in parts)
     for name in (name for name in new if name not in old):
-        *there, end = name.removeprefix(within).split(".")
-        if name.startswith(within) and end in names and there[:1] in ([], [_ROPE]):
+        *levels, end = name.removeprefix(within).split(".")
+        if name.startswith(within) and end in names and levels[:1] in ([], [_ROPE]):
             yield name
 
 

@@ -92,11 +92,11 @@ def change(cell: CellResult) -> str:
 def _changed(cell: CellResult) -> str:
     if not other_form(cell):
         return f"behaviour change ({_amount(cell)})"
-    if (found := cell.decisive) is None:
+    if (decisive := cell.decisive) is None:
         return f"outputs of another form ({_amount(cell)})"
     # the report names the place beside it, and it would leave no room for what changed
-    what = found.what.removeprefix(f"{found.signal}: {found.item}: ")
-    name = found.item.rpartition(" · ")[2]
+    what = decisive.what.removeprefix(f"{decisive.signal}: {decisive.item}: ")
+    name = decisive.item.rpartition(" · ")[2]
     return f"outputs of another form ({name}: {clip(what, MAX_MESSAGE)})"
 
 

@@ -75,11 +75,11 @@ class KnownFix(Record):
             self.before and release >= Version(self.before)
         )
 
-    def parts(self, one: Version, other: Version) -> bool:
+    def parts(self, first: Version, second: Version) -> bool:
         """Return True if one of two releases has the fault, and the other one is known to be right there."""
-        if self.is_in(one) is self.is_in(other):
+        if self.is_in(first) is self.is_in(second):
             return False
-        right = other if self.is_in(one) else one
+        right = second if self.is_in(first) else first
         return not self.right_from or right >= Version(self.right_from)
 
     def explains(self, cause: Cause, places: Iterable[Place]) -> bool:

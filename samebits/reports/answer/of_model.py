@@ -116,10 +116,10 @@ def is_quiet(answer: Answer) -> bool:
     return kind_of(answer.cell) in (Verdict.ROUNDING, Verdict.IDENTICAL)
 
 
-def only_rounding(found: Sequence[Answer]) -> list[str]:
+def only_rounding(ranked: Sequence[Answer]) -> list[str]:
     """Return the models about which every answer is quiet."""
-    worse = {answer.model for answer in found if not is_quiet(answer)}
-    return [*dict.fromkeys(answer.model for answer in found if answer.model not in worse)]
+    worse = {answer.model for answer in ranked if not is_quiet(answer)}
+    return [*dict.fromkeys(answer.model for answer in ranked if answer.model not in worse)]
 
 
 def kind_of(cell: CellResult) -> Verdict:
@@ -278,7 +278,7 @@ def _shown(cell: CellResult) -> set[Hashable]:
     return {*_causes(cell), *([failure] if failure is not None else [])}
 
 
-def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, bool]:
+def _rank(entry: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, bool]:
     """Return what sorts answers: new ones first, then what the newest release shows, then the worst.
 
     What only rounds comes last, as it needs no action.
@@ -289,12 +289,12 @@ def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, b
     """
     newest = next((stack.id for stack in reversed(report.stacks) if stack.failure is None), "")
     return (
-        is_quiet(found),
-        found.is_known,
-        newest not in found.stacks,
-        WORST_FIRST.index(kind_of(found.cell)),
-        not sizes_beyond_rounding(found.cell),
-        any(frame.own for frame in (found.cell.failure.frames if found.cell.failure else ())),
+        is_quiet(entry),
+        entry.is_known,
+        newest not in entry.stacks,
+        WORST_FIRST.index(kind_of(entry.cell)),
+        not sizes_beyond_rounding(entry.cell),
+        any(frame.own for frame in (entry.cell.failure.frames if entry.cell.failure else ())),
     )
 
 

@@ -56,11 +56,11 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
     use = _use(right, cell, rows, report) if right else ""
-    if found := mended([cell], report):
+    if codes := mended([cell], report):
         texts = {text.code: text for text in report.rules}
         # of several changes the way around them comes first, as it is the shorter one
-        is_own = texts[next(iter(found))].kind == "crash" and len(found) == 1
-        advice = _advice(cell, found, texts, MAX_REMEDY if is_own or not use else 0)
+        is_own = texts[next(iter(codes))].kind == "crash" and len(codes) == 1
+        advice = _advice(cell, codes, texts, MAX_REMEDY if is_own or not use else 0)
         parts = [advice, use] if is_own else [use, advice]
         return ". Or: ".join(filter(None, parts))
     if outputs := other_form(cell):
@@ -118,7 +118,7 @@ def _is_new(defect: Defect) -> bool:
 
 def _advice(
     cell: CellResult,
-    found: Mapping[str, Sequence[str]],
+    codes: Mapping[str, Sequence[str]],
     texts: Mapping[str, RuleText],
     limit: int,
 ) -> str:
@@ -126,15 +126,15 @@ def _advice(
     remedies = {
         code: _replacement(cell, texts[code])
         or first_sentences(
-            remedy_as_seen(texts[code], [cell]), 0 if found.keys() - {code} else limit
+            remedy_as_seen(texts[code], [cell]), 0 if codes.keys() - {code} else limit
         )
-        for code in found
+        for code in codes
     }
-    if len(found) == 1 and not any(found.values()):
+    if len(codes) == 1 and not any(codes.values()):
         return next(iter(remedies.values())).rstrip(".")
     lines = []
     for code, text in remedies.items():
-        also = f" (and {', '.join(found[code])})" if found[code] else ""
+        also = f" (and {', '.join(codes[code])})" if codes[code] else ""
         lines.append(f"{code}{also}: {text.rstrip('.')}")
     return "; ".join(lines)
 

@@ -140,7 +140,7 @@ def _phrases(counts: Counter[Verdict], verdicts: Iterable[Verdict] | None = None
     noun = "model" if verdicts is None else ""
     for verdict in wanted:
         if n := counts[verdict]:
-            one, several = _WORDS[verdict]
+            singular, several = _WORDS[verdict]
             number = plural(n, noun) if noun else count(n)
-            yield f"{number} {one if n == 1 else several}"
+            yield f"{number} {singular if n == 1 else several}"
             noun = ""

@@ -83,7 +83,7 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         return Side()
     if other_form(cell):
         return Side(why="both: no other number differs but by rounding")
-    for found in (
+    for judged in (
         _by_checks(cell, row, report),
         _by_reason(cell, report),
         _by_known_fix(cell, report),
@@ -93,8 +93,8 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         _by_return(cell, row, report),
         _by_both(cell, row),
     ):
-        if found.why:
-            return found
+        if judged.why:
+            return judged
     return Side(why="".join([NOT_KNOWN, _of_other_things(cell, row, report)]))
 
 
@@ -202,24 +202,24 @@ def _may_be_design(cell: CellResult) -> bool:
     return cell.judged is Verdict.UNSTABLE and is_stock and only_draws(cell)
 
 
-def _with_unrun(found: Side, cell: CellResult, row: Row) -> Side:
+def _with_unrun(answer: Side, cell: CellResult, row: Row) -> Side:
     """Return an answer that also says if no prompt runs the weights that differ, and nothing else fails."""
     failing = failing_signals(cell)
     items = [item for s in failing for item in s.items if item.outcome != "identical"]
     unrun = tuple(f"{module.name}." for module in row.unrun.get(cell.cell.stack, ()))
     are_weights = {signal.signal for signal in failing} == {"weights"}
     if are_weights and items and all((i.subject.tensor or "").startswith(unrun) for i in items):
-        return found._replace(why=f"{found.why}, but no prompt runs what differs")
-    return found
+        return answer._replace(why=f"{answer.why}, but no prompt runs what differs")
+    return answer
 
 
-def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
+def _with_shared(answer: Side, cell: CellResult, row: Row, report: Report) -> Side:
     """Return an answer that also says if the side it does not blame is wrong in another way."""
-    shared = [code for code in _shared(cell, row, report) if code not in found.codes]
-    if found.wrong == cell.cell.stack or not shared:
-        return found
+    shared = [code for code in _shared(cell, row, report) if code not in answer.codes]
+    if answer.wrong == cell.cell.stack or not shared:
+        return answer
     also = f"{release(cell.cell.stack, report)} is wrong in another way ({', '.join(shared)})"
-    return found._replace(why=f"{found.why}. {also}")
+    return answer._replace(why=f"{answer.why}. {also}")
 
 
 def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
@@ -268,12 +268,12 @@ def _is_of_the_rest(cell: CellResult, report: Report) -> bool:
     return cell.judged is Verdict.FAILED and codes_explaining(RAISED).isdisjoint(codes)
 
 
-def _with_exception(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
+def _with_exception(answer: Side, cell: CellResult, row: Row, report: Report) -> Side:
     """Return what findings say of the rest of a cell, after which side raises."""
     by_itself = _by_itself(cell, row, report)
-    wrong = found.wrong if found.wrong == by_itself.wrong else ""
-    why = ". ".join(filter(None, (by_itself.why, found.why)))
-    return Side(wrong, found.codes, why)
+    wrong = answer.wrong if answer.wrong == by_itself.wrong else ""
+    why = ". ".join(filter(None, (by_itself.why, answer.why)))
+    return Side(wrong, answer.codes, why)
 
 
 def _by_itself(cell: CellResult, row: Row, report: Report) -> Side:
@@ -459,9 +459,9 @@ def _by_config(cell: CellResult, report: Report) -> Side:
     fields = list(_config_numbers(cell))[:_MAX_FIELDS]
     if not fields or cell.reference is None:
         return Side()
-    here, there = release(cell.cell.stack, report), release(cell.reference.stack, report)
+    candidate, reference = release(cell.cell.stack, report), release(cell.reference.stack, report)
     lines = "; ".join(
-        f"{name} is {now} in {here}, {before} in {there}" for name, before, now in fields
+        f"{name} is {now} in {candidate}, {before} in {reference}" for name, before, now in fields
     )
     return Side("", (), f"compare with config.json: as loaded, {lines}")
 

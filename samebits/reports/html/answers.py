@@ -58,16 +58,16 @@ def summaries(report: Report, source: str, addresses: Addresses) -> list[Summary
     variants = {row.variant for row in report.rows}
     return [
         Summary(
-            spanned(found.stacks) if is_one else found.model,
-            addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
-            ", ".join(found.variants) if is_one and len(variants) > 1 else "",
-            ("state", class_of(kind_of(found.cell)), *(["expected"] if found.is_known else [])),
-            found.change if is_one else clip(found.change, MAX_CHANGE),
-            found.start,
-            found.side.why,
-            found.do,
+            spanned(answer.stacks) if is_one else answer.model,
+            addresses.page(source, model_page(answer.model), cell_anchor(answer.cell.cell)),
+            ", ".join(answer.variants) if is_one and len(variants) > 1 else "",
+            ("state", class_of(kind_of(answer.cell)), *(["expected"] if answer.is_known else [])),
+            answer.change if is_one else clip(answer.change, MAX_CHANGE),
+            answer.start,
+            answer.side.why,
+            answer.do,
         )
-        for found in answers(report)
+        for answer in answers(report)
     ]
 
 
@@ -99,7 +99,7 @@ class Answers:
         entries += self._of_reference(cells, row, {finding.code for finding in findings.values()})
         return sorted(entries, key=self._rank)
 
-    def said(self, cell: CellResult) -> list[tuple[str, str]]:
+    def sentences(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""
         if cell.judged in _QUIET:
             return [("", cell.headline)]

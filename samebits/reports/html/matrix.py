@@ -157,10 +157,12 @@ def chips(matrix: list[Line]) -> list[Chip]:
     """Return how many rows have each result: what is new, what is worst, …, what is identical."""
     n_new = sum(NEW in row.verdicts for row in matrix)
     counted = [Chip(n_new, "new", "chip-new" if n_new else "chip-none", NEW)]
-    for verdict, (one, several) in CHIPS.items():
+    for verdict, (singular, plural) in CHIPS.items():
         n = sum(verdict.value in row.verdicts for row in matrix)
         if n:
-            counted.append(Chip(n, one if n == 1 else several, class_of(verdict), verdict.value))
+            counted.append(
+                Chip(n, singular if n == 1 else plural, class_of(verdict), verdict.value)
+            )
     n_same = sum(row.is_same for row in matrix)
     if n_same:
         counted.append(Chip(n_same, "identical", class_of(Verdict.IDENTICAL), SAME))

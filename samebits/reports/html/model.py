@@ -71,7 +71,7 @@ class Diff(NamedTuple):
     cut: int
 
 
-class Found(NamedTuple):
+class CauseView(NamedTuple):
     """The cause of a difference, with the source that changed."""
 
     cause: Cause
@@ -100,7 +100,7 @@ class Outcome(NamedTuple):
     stacks: tuple[str, ...]
     anchors: tuple[str, ...]
     state: State
-    said: tuple[tuple[str, str], ...]
+    sentences: tuple[tuple[str, str], ...]
     """What to read first: sentences, each with a title or ''."""
     rest: str
     expected: tuple[tuple[str, str], ...]
@@ -109,7 +109,7 @@ class Outcome(NamedTuple):
     charts: tuple[Chart, ...]
     cause: Cause | None
     """The one to name."""
-    causes: tuple[Found, ...]
+    causes: tuple[CauseView, ...]
     explained: Markup
     """What report.md has about it, too."""
     likely: tuple[Likely, ...]
@@ -245,7 +245,7 @@ def _outcome(shared: Shared, row: Row, page: Page) -> Outcome:
         stacks=tuple(each.cell.stack for each in cells),
         anchors=tuple(cell_anchor(each.cell) for each in cells),
         state=state(cell, path, addresses),
-        said=tuple(page.answers.said(cell)),
+        sentences=tuple(page.answers.sentences(cell)),
         rest=rest_in_words(cell),
         expected=_reasons(cell, page.report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),
@@ -271,12 +271,12 @@ def _reasons(cell: CellResult, expected: tuple[ExpectedReport, ...]) -> tuple[tu
     return tuple((reason, references.get(reason, "")) for reason in cell.expected)
 
 
-def _causes(cell: CellResult) -> tuple[Found, ...]:
+def _causes(cell: CellResult) -> tuple[CauseView, ...]:
     causes = [cell.cause, cell.cause.beyond] if cell.cause else []
-    return tuple(_found(cause) for cause in causes if cause is not None)
+    return tuple(_cause_view(cause) for cause in causes if cause is not None)
 
 
-def _found(cause: Cause) -> Found:
+def _cause_view(cause: Cause) -> CauseView:
     named = " ".join(cause.evidence)
     ordered = sorted(cause.diffs, key=lambda diff: diff.function not in named)
     diffs = tuple(
@@ -285,7 +285,7 @@ def _found(cause: Cause) -> Found:
     )
     # of an operation that is given something else, its own source says nothing
     tells = cause.kind not in GIVEN or (ordered and ordered[0].function in named)
-    return Found(cause, diffs, diffs[0] if diffs and tells else None)
+    return CauseView(cause, diffs, diffs[0] if diffs and tells else None)
 
 
 def _likely(cell: CellResult) -> list[Likely]:

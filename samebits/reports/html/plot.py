@@ -68,7 +68,11 @@ def _cell(report: Report, name: str) -> CellResult:
     cells = {str(cell.cell): cell for cell in report.cells}
     if name in cells:
         return cells[name]
-    near = [other for other in cells if name.partition("/")[0] in other and cells[other].signals]
+    near = [
+        of_model
+        for of_model in cells
+        if name.partition("/")[0] in of_model and cells[of_model].signals
+    ]
     listed = ", ".join(map(shown, near[:_MAX_NAMED]))
     msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@ENVIRONMENT."
     raise PlotError(f"{msg}\nIts cells with that model: {listed}." if near else msg)

@@ -106,9 +106,9 @@ def _line(answer: Answer) -> list[str]:
     ]
 
 
-def _rounding(found: list[Answer]) -> Markdown:
+def _rounding(ranked: list[Answer]) -> Markdown:
     """Return the models that only round in some release, which need no action."""
-    links = [link(name, page_path(name)) for name in only_rounding(found)]
+    links = [link(name, page_path(name)) for name in only_rounding(ranked)]
     if not links:
         return EMPTY
     listed = first_of(links, MAX_NAMES)

@@ -209,7 +209,7 @@ def _facts(
     width = token_width(inputs.kwargs) if inputs.real_rows else None
     logits, digest = result.logits, result.hashes.get(result.logits_name, "")
     tensors = tensors_of(inputs.kwargs)
-    first_names = {here: name for name, here in inputs.renamed.items()}
+    first_names = {own_name: name for name, own_name in inputs.renamed.items()}
     constants = {key: value for key, value in inputs.kwargs.items() if key not in tensors}
     return {
         "inputs": {first_names.get(k, k): keeper.ref(value) for k, value in tensors.items()},

@@ -127,11 +127,11 @@ def effects(
     for name, value in values.items():
         named = {"named": forks.accepts(model, name)}
         try:
-            other = answer(model, {**kwargs, name: value}, restore)
+            changed = answer(model, {**kwargs, name: value}, restore)
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             facts[name] = named | raised(error)
         else:
-            facts[name] = named | _effect(plain, other, _hides(name, value))
+            facts[name] = named | _effect(plain, changed, _hides(name, value))
     return facts
 
 
@@ -166,22 +166,22 @@ def _seen(logits: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     return logits[:, : max(frames - 1, 1)]
 
 
-def _effect(plain: Any, other: Any, mask: torch.Tensor | None = None) -> Facts:
+def _effect(plain: Any, changed: Any, mask: torch.Tensor | None = None) -> Facts:
     """Return the effect: another form, other fields, other numbers, or none."""
-    if isinstance(plain, tuple) is not isinstance(other, tuple):
-        return {"effect": "another form", "message": type(other).__name__}
-    if added := added_fields(plain, other):
+    if isinstance(plain, tuple) is not isinstance(changed, tuple):
+        return {"effect": "another form", "message": type(changed).__name__}
+    if added := added_fields(plain, changed):
         return added
-    before, after = outputs.logits_of(plain), outputs.logits_of(other)
+    before, after = outputs.logits_of(plain), outputs.logits_of(changed)
     facts = effect_of(before, after)
     if before is None or after is None or facts["effect"] != OTHER:
         return facts
     return facts | numbers_of(_seen(before, mask), _seen(after, mask))
 
 
-def added_fields(plain: Any, other: Any) -> Facts:
+def added_fields(plain: Any, changed: Any) -> Facts:
     """Return the effect of an argument that adds fields; empty if it adds none."""
-    added = sorted(_fields(other) - _fields(plain))
+    added = sorted(_fields(changed) - _fields(plain))
     return {"effect": "more fields", "message": ", ".join(added)} if added else {}
 
 

@@ -107,9 +107,9 @@ def _is_row(value: Any, dimensions: int) -> bool:
 
 def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
     """Yield the arguments, for a prompt of some length behind which a greedy model chooses ``first``."""
-    other = next(token for token in range(4, vocabulary) if token != first)
-    yield from _of_one_token(length, first, other)
-    yield from _of_more_tokens(length, first, other)
+    second = next(token for token in range(4, vocabulary) if token != first)
+    yield from _of_one_token(length, first, second)
+    yield from _of_more_tokens(length, first, second)
     for name, value in (
         ("temperature", 0.5),
         ("top_k", 2),
@@ -123,21 +123,21 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
         yield Asked(name, value, _SAMPLED)
 
 
-def _of_one_token(length: int, first: int, other: int) -> Iterator[Asked]:
+def _of_one_token(length: int, first: int, second: int) -> Iterator[Asked]:
     """Yield those that show within one token."""
     for name, value in (
         ("bad_words_ids", [[first]]),
         ("suppress_tokens", [first]),
         ("begin_suppress_tokens", [first]),
         ("sequence_bias", {(first,): -5.0}),
-        ("forced_eos_token_id", other),
+        ("forced_eos_token_id", second),
         ("repetition_penalty", 2.0),
         ("encoder_repetition_penalty", 2.0),
         ("no_repeat_ngram_size", 1),
         ("encoder_no_repeat_ngram_size", 1),
         ("renormalize_logits", True),
         ("guidance_scale", 2.0),
-        ("prefix_allowed_tokens_fn", lambda _row, _ids: [first, other]),
+        ("prefix_allowed_tokens_fn", lambda _row, _ids: [first, second]),
         ("logits_processor", transformers.LogitsProcessorList([lambda _ids, scores: scores * 2])),
         ("output_logits", True),
         ("output_hidden_states", True),
@@ -147,18 +147,18 @@ def _of_one_token(length: int, first: int, other: int) -> Iterator[Asked]:
         yield Asked(name, value, _GREEDY)
     yield Asked("watermarking_config", {"bias": 4.0}, _GREEDY, "as a dict")
     if length > 1:
-        negative = torch.tensor([[other, first, other]])
+        negative = torch.tensor([[second, first, second]])
         yield Asked("negative_prompt_ids", negative, _GUIDED)
         # what the first token leaves in the cache of the prompt without guidance
         yield Asked("negative_prompt_ids", negative, {**_TWO, **_BY_SCALE}, _SECOND)
     else:  # a decoder behind its start token
-        yield Asked("forced_bos_token_id", other, _GREEDY)
+        yield Asked("forced_bos_token_id", second, _GREEDY)
     # it has what the model's own one has not
     for base, kind in ((_GREEDY, ""), (_BY_CHANCE, "sampling")):
         yield Asked("generation_config", transformers.GenerationConfig(), base, kind)
 
 
-def _of_more_tokens(length: int, first: int, other: int) -> Iterator[Asked]:
+def _of_more_tokens(length: int, first: int, second: int) -> Iterator[Asked]:
     """Yield those that show within two tokens, or that draft them."""
     yield Asked("guidance_scale", 2.0, _TWO, _SECOND)
     yield Asked("num_beams", 2, _TWO)  # its cache is put in order behind the first token
@@ -167,7 +167,7 @@ def _of_more_tokens(length: int, first: int, other: int) -> Iterator[Asked]:
     yield Asked("eos_token_id", first, _TWO)
     yield Asked("min_new_tokens", 2, {**_TWO, "eos_token_id": first})
     yield Asked("min_length", length + 2, {**_TWO, "eos_token_id": first})
-    yield Asked("exponential_decay_length_penalty", (0, 2.0), {**_TWO, "eos_token_id": other})
+    yield Asked("exponential_decay_length_penalty", (0, 2.0), {**_TWO, "eos_token_id": second})
     yield Asked("max_length", length + 1, _THREE, beside={"max_new_tokens": None})
     yield Asked("stopping_criteria", transformers.StoppingCriteriaList([_stops]), _TWO)
     yield Asked("max_time", 1e-9, _TWO)  # no first step is as fast
@@ -193,8 +193,8 @@ def assistants(model: Any) -> Iterator[Asked]:
         yield Asked("assistant_model", decoder, _DRAFTED, "its decoder")
     n_ids = getattr(text_config(model.config), "vocab_size", None)
     if n_ids and not getattr(model.config, "is_encoder_decoder", False):
-        other, beside = reader_of_digits(n_ids)
-        yield Asked("assistant_model", other, _DRAFTED, OF_ANOTHER_TOKENIZER, beside)
+        reader, beside = reader_of_digits(n_ids)
+        yield Asked("assistant_model", reader, _DRAFTED, OF_ANOTHER_TOKENIZER, beside)
 
 
 def _decoder_of(model: Any) -> Any:

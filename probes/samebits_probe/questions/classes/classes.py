@@ -248,10 +248,10 @@ def from_base(own: Own, source: load.Source) -> dict[str, Facts]:
 
 
 def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
-    model, found, fresh = _read(loader, source, own, name)
+    model, answer, fresh = _read(loader, source, own, name)
     if model is None or type(model.config) is not type(own.model.config):
-        return found  # a part does not take the arguments of the whole model
-    return found | heads.numbers(model, fresh, own.kwargs)  # last, as it changes the model
+        return answer  # a part does not take the arguments of the whole model
+    return answer | heads.numbers(model, fresh, own.kwargs)  # last, as it changes the model
 
 
 def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, Facts, list[str]]:

@@ -120,10 +120,10 @@ def _fails_saved(facts: Facts) -> bool:
     return is_changed or any(raised.get(step) for step in SAVING)
 
 
-def _without(found: Facts, plain: Facts) -> Facts:
+def _without(edited: Facts, plain: Facts) -> Facts:
     """Return what comes of an edit, without what is so before one."""
     for field in _FIELDS:
         known = {name for name, value in plain.get(field, {}).items() if value}
-        if field in found:
-            found[field] = {n: value for n, value in found[field].items() if n not in known}
-    return found
+        if field in edited:
+            edited[field] = {n: value for n, value in edited[field].items() if n not in known}
+    return edited

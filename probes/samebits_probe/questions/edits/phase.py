@@ -37,12 +37,12 @@ def observe(session: Session) -> None:
             session.skip(_NAME, reason, "cost")
         return
     session.begin(_NAME)
-    if (found := session.run_in_fork(_NAME, first)) is None:
+    if (facts := session.run_in_fork(_NAME, first)) is None:
         return
-    if reason := found.pop(_NONE_MADE, ""):
+    if reason := facts.pop(_NONE_MADE, ""):
         session.skip(_NAME, f"no small model of its kind: {reason}", "cost")
     else:
-        session.answer(_NAME, found)
+        session.answer(_NAME, facts)
 
 
 def untouched(session: Session) -> InFork | None:

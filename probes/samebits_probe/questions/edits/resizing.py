@@ -167,9 +167,9 @@ def _wanted(new_num_tokens: int, pad_to_multiple_of: int = 1, **_others: Any) ->
     return -(-new_num_tokens // pad_to_multiple_of) * pad_to_multiple_of
 
 
-def _others(model: Any, found: Embeddings) -> dict[str, torch.Tensor]:
+def _others(model: Any, own: Embeddings) -> dict[str, torch.Tensor]:
     """Return the parameters that no vocabulary is an axis of."""
-    return {n: t for n, t in parameters(model).items() if found.lengths.isdisjoint(t.shape)}
+    return {n: t for n, t in parameters(model).items() if own.lengths.isdisjoint(t.shape)}
 
 
 def _facts(model: Any) -> dict[str, str]:

@@ -98,10 +98,10 @@ def _other(name: str, value: torch.Tensor, *, keeps_ids: bool) -> torch.Tensor:
     if name.endswith(_IDS) and not keeps_ids:
         return value.roll(1, dims=-1)
     if name == _MASK and value.ndim == 2 and not keeps_ids:
-        other = torch.ones_like(value)
+        mask = torch.ones_like(value)
         # no query is without a key, as causal ones see the tokens before them
-        other[-1, -(value.shape[1] // 3) :] = 0
-        return other
+        mask[-1, -(value.shape[1] // 3) :] = 0
+        return mask
     return value
 
 

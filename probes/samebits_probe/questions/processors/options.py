@@ -122,9 +122,9 @@ def _is_switch(kind: Any) -> bool:
     return "bool" in str(kind) and "str" not in str(kind)
 
 
-def _is_like(value: Any, other: Any) -> bool:
+def _is_like(value: Any, expected: Any) -> bool:
     """Return True if both are lists of one length, or none is."""
-    lengths = [len(v) if isinstance(v, list) else 0 for v in (value, other)]
+    lengths = [len(v) if isinstance(v, list) else 0 for v in (value, expected)]
     return lengths[0] == lengths[1]
 
 

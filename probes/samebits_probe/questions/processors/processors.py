@@ -217,16 +217,16 @@ def _other_backend(
     """Return the image processor with the backend that the release does not choose by itself."""
     if backend not in BACKENDS:
         return {}
-    (other,) = (name for name in BACKENDS if name != backend)
-    name = f"{kind}, {other} on demand"
-    if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
+    (second,) = (name for name in BACKENDS if name != backend)
+    name = f"{kind}, {second} on demand"
+    if second == "torchvision" and importlib.util.find_spec("torchvision") is None:
         return {name: {"absent": "torchvision is not installed in this environment"}}
-    demand = _demand(getattr(transformers, KINDS[kind].auto), other)
+    demand = _demand(getattr(transformers, KINDS[kind].auto), second)
     processor, failed = _loaded(load, **demand)
     if failed:
         return {name: failed}
     described = _described(kind, processor)
-    if described["backend"] != other:
+    if described["backend"] != second:
         return {name: {"absent": f"this release gives {described['class_name']} in its place"}}
     cases = _cases(processor, lambda: load(**demand), calls.of(kind, processor), clock)
     return {name: described | {"cases": cases}}

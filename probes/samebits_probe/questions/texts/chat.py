@@ -103,12 +103,12 @@ def _batch(
 ) -> None:
     """Encode two conversations of different lengths in one call, padded on the left."""
     case = f"{name}, two conversations, padded"
-    outcomes.name_members(case, [f"{name}, {one}" for one in _BATCH])
+    outcomes.name_members(case, [f"{name}, {member}" for member in _BATCH])
     messages = {c["name"]: c["messages"] for c in conversations()}
 
     def apply(key: str, **arguments: Any) -> Any:
         encoding = tokenizer.apply_chat_template(
-            json.loads(json.dumps([messages[one] for one in _BATCH])),
+            json.loads(json.dumps([messages[member] for member in _BATCH])),
             return_dict=True,
             padding=True,
             tokenizer_kwargs={"padding_side": "left"},

@@ -106,9 +106,9 @@ def _texts_around_tokens(tokenizer: Any) -> dict[str, str]:
     """Return texts with the tokenizer's own special and added tokens inside words, and twice."""
     added = sorted(getattr(tokenizer, "added_tokens_decoder", {}).items())
     special = [str(token) for _, token in added if token.special][:_MAX_SPECIAL]
-    other = [str(token) for _, token in added if not token.special][:_MAX_ADDED]
+    added_texts = [str(token) for _, token in added if not token.special][:_MAX_ADDED]
     named = {f"special token {i}": content for i, content in enumerate(special)}
-    named |= {f"added token {i}": content for i, content in enumerate(other)}
+    named |= {f"added token {i}": content for i, content in enumerate(added_texts)}
     return {
         f"{name} {form['name']}": form["text"].replace("{}", content)
         for name, content in named.items()

@@ -53,5 +53,5 @@ def _shapes(value: Any) -> list[str]:
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, tuple | list):
-        return [shape for one in value for shape in _shapes(one)]
+        return [shape for entry in value for shape in _shapes(entry)]
     return [str([*value.shape]) if hasattr(value, "shape") else type(value).__name__]

@@ -150,8 +150,8 @@ def _pieces(own: LossCalls, donor: Facts, batch: Batch) -> tuple[dict[str, list[
         untried.append([LABELS, n])
     else:
         labels = [
-            fitted(_labels(other), call[LABELS], batch.n_rows, other["ignore_index"])
-            for call, other in zip(own.calls, others, strict=True)
+            fitted(_labels(results), call[LABELS], batch.n_rows, results["ignore_index"])
+            for call, results in zip(own.calls, others, strict=True)
         ]
         if any(target is None for target in labels):
             untried.append([LABELS, "they are for other positions than this release's scores"])
@@ -161,7 +161,7 @@ def _pieces(own: LossCalls, donor: Facts, batch: Batch) -> tuple[dict[str, list[
         ):
             pieces[LABELS] = labels
         for name in ARGUMENTS:
-            values = [other[name] for other in others]
+            values = [results[name] for results in others]
             if values != [call[name] for call in own.calls]:
                 pieces[name] = values
     if own.items:

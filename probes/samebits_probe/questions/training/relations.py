@@ -74,8 +74,8 @@ class Judge:
     def relation(self, relation: Relation, setting: Setting) -> None:
         """Try one relation, or record why it does not apply."""
         try:
-            one, other = relation.ways(self.learner, setting)
-            self.relations.append(self._facts(relation.name, one, other))
+            first, second = relation.ways(self.learner, setting)
+            self.relations.append(self._facts(relation.name, first, second))
         except NoMeaning as reason:
             self.skip(relation.name, str(reason))
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
@@ -84,8 +84,8 @@ class Judge:
             self.learner.model.zero_grad(set_to_none=True)
             self.learner.model.train()
 
-    def _facts(self, name: str, one: Way, other: Way) -> Facts:
-        first, second = one(self.learner), other(self.learner)
+    def _facts(self, name: str, base: Way, variant: Way) -> Facts:
+        first, second = base(self.learner), variant(self.learner)
         native = _distances(first, second)
         differing = {what: d for what, d in native.items() if d["n_differ"]}
         facts: Facts = {
@@ -103,7 +103,7 @@ class Judge:
             return facts | {"holds": False, "broken": True, "what": facts["missing"][0]}
         if not differing:
             return facts
-        return facts | self._worst(differing, self._promoted(one, other))
+        return facts | self._worst(differing, self._promoted(base, variant))
 
     def _worst(self, native: dict[str, Distance], promoted: dict[str, Distance] | None) -> Facts:
         """Return the first result in the order of data flow that stays in float64.
@@ -124,7 +124,7 @@ class Judge:
         after = promoted.get(what)
         return {"what": what, "distance": native[what], "promoted": after, "broken": bool(staying)}
 
-    def _promoted(self, one: Way, other: Way) -> dict[str, Distance] | None:
+    def _promoted(self, first: Way, second: Way) -> dict[str, Distance] | None:
         """Return the distances in float64; None, with the reason noted, if there are none."""
         if self.no_float64:
             return None
@@ -134,7 +134,7 @@ class Judge:
                 if self._is_chaotic(self._twin):
                     self.no_float64 = determinism.CHAOTIC
                     return None
-            distances = _distances(one(self._twin), other(self._twin))
+            distances = _distances(first(self._twin), second(self._twin))
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
             self.no_float64 = in_one_line(error)
             return None
@@ -221,9 +221,9 @@ def _projections(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     _first_projections(learner)
     plain = lesson(setting.main)
 
-    def of_projections(other: Learner) -> Results:
-        names = {"loss", *_first_projections(other)}
-        return {name: value for name, value in plain(other).items() if name in names}
+    def of_projections(each: Learner) -> Results:
+        names = {"loss", *_first_projections(each)}
+        return {name: value for name, value in plain(each).items() if name in names}
 
     return of_projections, _inside(learned(setting.main.kwargs), _only_projections_learn)
 
@@ -270,10 +270,10 @@ def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way,
     plain = _inside(again, Learner.with_chance)
     twice = _inside(again, Learner.with_chance, checkpointed)
 
-    def way(other: Learner) -> Results:
-        results = twice(other)
-        if other.promoted is None:
-            _require_repeats(results, plain, other)
+    def way(each: Learner) -> Results:
+        results = twice(each)
+        if each.promoted is None:
+            _require_repeats(results, plain, each)
         return results
 
     return plain, way
@@ -337,13 +337,13 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         )
     items = rows.n_items(main, shifted=setting.shifted)
 
-    def way(other: Learner) -> Results:
-        other.model.zero_grad(set_to_none=True)
+    def way(each: Learner) -> Results:
+        each.model.zero_grad(set_to_none=True)
         losses = [
-            other.learn_more(main.rows(i, i + 1) | {ITEMS: items}).loss.detach().reshape(1)
+            each.learn_more(main.rows(i, i + 1) | {ITEMS: items}).loss.detach().reshape(1)
             for i in range(main.n_rows)
         ]
-        return {"loss": torch.cat(losses).sum(0, keepdim=True), **other.gradients()}
+        return {"loss": torch.cat(losses).sum(0, keepdim=True), **each.gradients()}
 
     return lesson(main), way
 
@@ -353,8 +353,8 @@ def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         raise NoMeaning("only rows of a causal language model are packed")
     if not forks.accepts(learner.model, "position_ids"):
         raise NoMeaning("forward takes no position_ids")
-    batch, other = rows.packed(learner.model), rows.packed(learner.model, "c")
-    if _sees_the_first(learner, batch, other):
+    batch, changed = rows.packed(learner.model), rows.packed(learner.model, "c")
+    if _sees_the_first(learner, batch, changed):
         raise NoMeaning(
             "the second sequence of a packed row sees the first in this release and attention"
         )
@@ -375,9 +375,9 @@ def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step of padded rows, and one with other ids in the padding."""
     del learner
     batch = setting.images or setting.main
-    if (other := pictured.other_padding(batch.kwargs)) is None:
+    if (changed := pictured.other_padding(batch.kwargs)) is None:
         raise NoMeaning("its batch has no padding")
-    return lesson(batch), learned(other)
+    return lesson(batch), learned(changed)
 
 
 _FROM_LABELS = "prepare_decoder_input_ids_from_labels"
@@ -403,8 +403,8 @@ _ROUNDING = 1e-3
 """Part of the largest logit up to which another first sequence may move the second one."""
 
 
-def _sees_the_first(learner: Learner, batch: Batch, other: Batch) -> bool:
-    second = [learner.evaluated(_inputs(b)) for b in (batch, other)]
+def _sees_the_first(learner: Learner, batch: Batch, changed: Batch) -> bool:
+    second = [learner.evaluated(_inputs(b)) for b in (batch, changed)]
     if second[0] is None or second[1] is None:
         return False
     halves = [logits[:, rows.HALF :] for logits in second if logits is not None]
@@ -420,12 +420,12 @@ def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     require_rows(learner)
     kwargs = setting.main.kwargs
 
-    def training(other: Learner) -> Results:
+    def training(each: Learner) -> Results:
         with torch.no_grad():
-            return _logits(other.forward(kwargs).logits)
+            return _logits(each.forward(kwargs).logits)
 
-    def evaluation(other: Learner) -> Results:
-        return _logits(other.evaluated(kwargs))
+    def evaluation(each: Learner) -> Results:
+        return _logits(each.evaluated(kwargs))
 
     return training, evaluation
 
@@ -458,15 +458,15 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     # a prefix is read from the segments, and in 4.48 only beside a mask
     prefixed = segments and {**segments, "attention_mask": torch.ones_like(ids)}
 
-    def training(other: Learner) -> Results:
+    def training(each: Learner) -> Results:
         with torch.no_grad():
-            logits = other.forward({"input_ids": ids, "labels": ids, **prefixed}).logits
+            logits = each.forward({"input_ids": ids, "labels": ids, **prefixed}).logits
         assert logits is not None
-        return {"logprobs": _of_tokens(other, logits[:, _PROMPT - 1 : -1], chosen)}
+        return {"logprobs": _of_tokens(each, logits[:, _PROMPT - 1 : -1], chosen)}
 
-    def decoding(other: Learner) -> Results:
-        with other.evaluating(), other.arithmetic():
-            output = other.model.generate(
+    def decoding(each: Learner) -> Results:
+        with each.evaluating(), each.arithmetic():
+            output = each.model.generate(
                 ids[:, :_PROMPT],
                 attention_mask=torch.ones_like(ids[:, :_PROMPT]),
                 max_new_tokens=_STEPS,
@@ -475,7 +475,7 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
                 logits_processor=decode.forcing(chosen.tolist()),
                 **decode.GREEDY_LOGITS,
             )
-        return {"logprobs": _of_tokens(other, torch.stack(output.logits, 1), chosen)}
+        return {"logprobs": _of_tokens(each, torch.stack(output.logits, 1), chosen)}
 
     return training, decoding
 
@@ -492,11 +492,11 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         raise NoMeaning("it has too few parameters to freeze a part of them")
     plain = lesson(setting.main)
 
-    def all_but_frozen(other: Learner) -> Results:
-        return {name: value for name, value in plain(other).items() if name not in names}
+    def all_but_frozen(each: Learner) -> Results:
+        return {name: value for name, value in plain(each).items() if name not in names}
 
-    def freezing(other: Learner) -> AbstractContextManager[None]:
-        parameters = dict(other.model.named_parameters())
+    def freezing(each: Learner) -> AbstractContextManager[None]:
+        parameters = dict(each.model.named_parameters())
         return _requires_no_grad([parameters[name] for name in names])
 
     return all_but_frozen, _inside(learned(setting.main.kwargs), freezing)
@@ -518,7 +518,7 @@ def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
         raise NoMeaning("its attention is not sdpa")
     again = learned(setting.main.kwargs)
-    return lesson(setting.main), _inside(again, lambda other: forks.attention(other.model, "eager"))
+    return lesson(setting.main), _inside(again, lambda each: forks.attention(each.model, "eager"))
 
 
 def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
@@ -527,8 +527,8 @@ def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
         raise NoMeaning("forward and config have no switch for a router's loss")
 
-    def switch(other: Learner) -> AbstractContextManager[Any]:
-        return mock.patch.object(other.model.config, ROUTER, True)
+    def switch(each: Learner) -> AbstractContextManager[Any]:
+        return mock.patch.object(each.model.config, ROUTER, True)
 
     by_argument = learned(setting.main.kwargs | {ROUTER: True})
     return by_argument, _inside(learned(setting.main.kwargs), switch)

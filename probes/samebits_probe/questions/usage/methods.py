@@ -133,9 +133,9 @@ def _getters(model: Any) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _got(owner: Any, getter: str) -> str:
     """Return the class of a part, which has other names in other releases."""
-    if (found := getattr(owner, getter)()) is None:
+    if (part := getattr(owner, getter)()) is None:
         return "None"
-    return f"{type(found).__name__}, the model itself" if found is owner else type(found).__name__
+    return f"{type(part).__name__}, the model itself" if part is owner else type(part).__name__
 
 
 def _timed(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
