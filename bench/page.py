@@ -197,12 +197,6 @@ def _against(results: dict[str, Any]) -> list[str]:
 
 _JOBS = {
     "ladder": "float64 check",
-    # as bench/results.json names them until it is measured again
-    "ladder a": "float64 check",
-    "ladder b": "float64 check b",
-    "trainer": "Trainer",
-    "step-trace": "training trace",
-    "step-graft": "training swap test",
     "crossings.save": "save",
     "crossings.load": "load elsewhere",
     "training.step": "training",
