@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from samebits.records.tensor import NUMPY_DTYPES
+from samebits.records.tensor import ITEM_SIZES
 
-FLOATS = frozenset(dtype for name, dtype in NUMPY_DTYPES.items() if "float" in name)
-"""The real floating dtypes; numpy's own ``kind`` says void for those of ml_dtypes."""
+FLOATS = frozenset(name for name in ITEM_SIZES if "float" in name)
+"""Names of the real floating dtypes; numpy's own ``kind`` says void for those of ml_dtypes."""
 
 _SIGNED_INTEGERS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
@@ -44,6 +43,10 @@ def coarser(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _mantissa_bits(dtype: np.dtype[Any]) -> int:
+    if dtype.kind == "f":
+        return np.finfo(dtype).nmant
+    import ml_dtypes  # noqa: PLC0415  see samebits.records.tensor
+
     return int(ml_dtypes.finfo(dtype).nmant)  # type: ignore[no-untyped-call]  # it has no stubs
 
 
@@ -53,7 +56,7 @@ def max_ulp(a: NDArray[Any], b: NDArray[Any]) -> int | None:
     Values of the finer dtype are first rounded to the coarser one. None if either dtype is not a
     float; 0 for empty arrays.
     """
-    if a.dtype not in FLOATS or b.dtype not in FLOATS:
+    if a.dtype.name not in FLOATS or b.dtype.name not in FLOATS:
         return None
     if not a.size:
         return 0

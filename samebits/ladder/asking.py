@@ -18,7 +18,7 @@ from samebits.records.ids import Signal
 from samebits.records.ladder import Constant, LadderFile
 from samebits.records.record import Record
 from samebits.records.subject import Subject
-from samebits.records.tensor import NUMPY_DTYPES, TensorRef
+from samebits.records.tensor import ITEM_SIZES, TensorRef
 
 
 class Ask(Record):
@@ -190,7 +190,7 @@ def _rounded_tensors(
 
 
 def _element_size(dtype: str) -> int:
-    return NUMPY_DTYPES[dtype].itemsize
+    return ITEM_SIZES[dtype]
 
 
 def _carriers(capture: Capture, subject: Subject) -> Iterator[tuple[str, TensorRef]]:

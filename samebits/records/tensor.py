@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from blake3 import blake3
 from pydantic import Field
@@ -14,26 +13,51 @@ from pydantic import Field
 from samebits.records.record import Record
 from samebits_wire.tensors import header
 
-NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
-    "float64": np.dtype(np.float64),
-    "float32": np.dtype(np.float32),
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "complex64": np.dtype(np.complex64),
-    "complex128": np.dtype(np.complex128),
-    "int64": np.dtype(np.int64),
-    "int32": np.dtype(np.int32),
-    "int16": np.dtype(np.int16),
-    "int8": np.dtype(np.int8),
-    "uint64": np.dtype(np.uint64),
-    "uint32": np.dtype(np.uint32),
-    "uint16": np.dtype(np.uint16),
-    "uint8": np.dtype(np.uint8),
-    "bool": np.dtype(np.bool_),
+ITEM_SIZES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "complex64": 8,
+    "complex128": 16,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
+    "uint8": 1,
+    "bool": 1,
 }
-"""Name of the torch dtype, without ``torch.`` -> numpy dtype that reads its bytes."""
+"""Name of the torch dtype, without ``torch.`` -> bytes of an element."""
+_BEYOND_NUMPY = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
+
+
+class _Dtypes(Mapping[str, np.dtype[Any]]):
+    """Name of the torch dtype, without ``torch.`` -> numpy dtype that reads its bytes."""
+
+    def __getitem__(self, name: str) -> np.dtype[Any]:
+        if name not in ITEM_SIZES:
+            raise KeyError(name)
+        if name not in _BEYOND_NUMPY:
+            return np.dtype(name)
+        # from ml_dtypes 0.7 on its import takes a second, and most commands read no such tensor
+        import ml_dtypes  # noqa: PLC0415
+
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ITEM_SIZES)
+
+    def __len__(self) -> int:
+        return len(ITEM_SIZES)
+
+
+NUMPY_DTYPES = _Dtypes()
 
 
 class TensorRef(Record):
@@ -53,7 +77,7 @@ class TensorRef(Record):
     @property
     def nbytes(self) -> int:
         """Number of bytes of the values."""
-        return self.numel * NUMPY_DTYPES[self.dtype].itemsize
+        return self.numel * ITEM_SIZES[self.dtype]
 
 
 def stored_tensors(value: object) -> Iterator[TensorRef]:
