@@ -15,6 +15,8 @@ from samebits.records.provenance import Provenance
 
 _ONE_NAME = "config.json asks for no tied embeddings, and this release then ties nothing"
 _NOT_NAMED = "this release's own class does not name the tie, whatever the config says"
+_SCALED = frozenset({"longt5", "mt5", "pop2piano", "switch_transformers", "t5", "udop", "umt5"})
+"""Types whose ``tie_word_embeddings`` also multiplies what the head reads by ``d_model**-0.5``."""
 NO_KEYS = "'list' object has no attribute 'keys'"
 """The exception of a list of ties, in a load and in a save."""
 
@@ -135,9 +137,12 @@ def _tied_apart(*, is_stated: bool) -> Check:
         fields = _stated_ties(case.capture)
         if bool(fields) is not is_stated:
             return
+        model_type = (case.capture.signals.config or {}).get("model_type")
+        factor = f"where the config of {model_type} ties, its head's input is multiplied by d_model**-0.5"
+        scaled = (factor,) if model_type in _SCALED else ()
         for name, tensor, unnamed in _left_out(case):
             if not unnamed:
-                yield Sighting(name, (*_left_out_lines(name, tensor), *fields))
+                yield Sighting(name, (*_left_out_lines(name, tensor), *fields, *scaled))
 
     return check
 

@@ -846,6 +846,25 @@ def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_
     assert codes_of(tied("4.48", together=True)) == []
 
 
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_a_switch_that_also_scales_is_no_remedy_for_t5(is_stated):
+    """T5 in 4.57 and 5.24: with the switch off, logits are those of neither release."""
+    code = "SB406" if is_stated else "SB405"
+    (text,) = texts([code])
+
+    def advice(model_type):
+        used = {"tie_word_embeddings": ConfigField(written=True)} if is_stated else {}
+        old = both_stored("4.57", together=True)
+        run = with_signals(old, config={"model_type": model_type}, config_use=used)
+        seen = tuple(findings(Case(run)))
+        assert [f.code for f in seen] == [code]
+        shown = cell("m", Variant(dtype="float32", attention="default"), "4.57", Verdict.DIVERGED)
+        return remedy_as_seen(text, [shown.model_copy(update={"findings": seen})])
+
+    assert advice("llama") == text.remedy
+    assert advice("t5").startswith("Remove the tensor from the checkpoint if it is a leftover. ")
+
+
 def tied_by_layer(stack, *, named):
     """Return a model whose three heads share the bytes of the first, and a checkpoint that has the second one, too."""
     memory = Memory()
