@@ -1173,6 +1173,19 @@ def test_beside_a_release_that_is_right_the_remedy_is_one_sentence():
     assert found.do == f"Use transformers {NEW}.0. Or: Pad nothing"
 
 
+def test_what_the_reference_shows_decides_the_remedy_of_its_defect():
+    faulty = (Explanation(code="SB405", where="head", stack=OLD),)
+    new = diverged(step("logits", 1.0, 1.0), explained_by=faulty)
+
+    def advice(*evidence):
+        finding = Finding(code="SB405", where="head", evidence=evidence)
+        old = of(OLD, Verdict.REFERENCE).model_copy(update={"findings": (finding,)})
+        return answer(one(old, new, rules=texts(["SB405"]))).do
+
+    assert "Write `tie_word_embeddings: false` into config.json" in advice("the tie leaves it out")
+    assert "Remove the tensor from the checkpoint" in advice("multiplied by d_model**-0.5")
+
+
 def test_a_reason_is_shown_in_whole_sentences():
     sentence = (
         "The cache is made from the number of layers of the encoder, whatever the decoder has"

@@ -60,7 +60,7 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         texts = {text.code: text for text in report.rules}
         # of several changes the way around them comes first, as it is the shorter one
         is_own = texts[next(iter(codes))].kind == "crash" and len(codes) == 1
-        advice = _advice(cell, codes, texts, MAX_REMEDY if is_own or not use else 0)
+        advice = _advice(cell, rows, codes, texts, MAX_REMEDY if is_own or not use else 0)
         parts = [advice, use] if is_own else [use, advice]
         return ". Or: ".join(filter(None, parts))
     if outputs := other_form(cell):
@@ -118,15 +118,19 @@ def _is_new(defect: Defect) -> bool:
 
 def _advice(
     cell: CellResult,
+    rows: Sequence[Row],
     codes: Mapping[str, Sequence[str]],
     texts: Mapping[str, RuleText],
     limit: int,
 ) -> str:
     """Return the remedies of all defects to mend; of several the first sentence of each, after its code."""
+    # what the reference does wrong is a finding of its own cell
+    stacks = {cell.cell.stack, *(e.stack for e in cell.explained_by)}
+    cells = [c for row in rows[:1] for c in row.cells if c.cell.stack in stacks] or [cell]
     remedies = {
         code: _replacement(cell, texts[code])
         or first_sentences(
-            remedy_as_seen(texts[code], [cell]), 0 if codes.keys() - {code} else limit
+            remedy_as_seen(texts[code], cells), 0 if codes.keys() - {code} else limit
         )
         for code in codes
     }
