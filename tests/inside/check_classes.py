@@ -48,13 +48,13 @@ class Doubled(transformers.BertModel):
         return model
 
 
-def saved(model):
+def saved(model, scale=0.3):
     """Return the source of a model in a folder, and the model as its own class loads it."""
     folder = tempfile.TemporaryDirectory()
     FOLDERS.append(folder)  # kept until the process ends
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.3)
+        for parameter in model.parameters() if scale else ():
+            parameter.normal_(0, scale)
     model.save_pretrained(folder.name)
     source = load.Source(str(Path(folder.name)), None, False, "float32", "default", "cpu")
     return source, load.load_model(source)
@@ -84,6 +84,16 @@ def test_a_planted_base_model_reads_nothing_and_its_twin_reads_all():
     assert all(name.startswith("cls.") for name in twin["left"]), twin
     assert twin["fresh"] == ["pooler.dense.weight", "pooler.dense.bias"], twin
     assert twin["outputs"] == "same bits"
+
+
+def test_zeros_and_ones_of_a_new_model_are_not_read_from_the_files():
+    source, loaded = saved(bert(), scale=0)
+    classes = {"Renamed": Renamed, "AutoModel": transformers.BertModel}
+    read = facts(source, Own(loaded, {}, IDS), classes)
+    planted, twin = read["Renamed"], read["AutoModel"]
+    assert planted["n_left"] == planted["n_tensors"], planted
+    assert all(name.startswith("cls.") for name in twin["left"]), twin
+    assert 0 < twin["n_left"] < twin["n_tensors"]
 
 
 def test_a_place_in_memory_is_no_other_base_model():

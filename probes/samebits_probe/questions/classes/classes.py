@@ -1,7 +1,8 @@
 """What other classes read of a checkpoint: the base model for its features, a head to train, an encoder alone.
 
-A tensor is read if its bytes are in the other model: names and layouts differ between releases, and between
-classes. The result has the form of ClassesSignal in samebits/questions/classes/records.py.
+A tensor is read if its bytes are in the other model, in a tensor that is not missing from the files: names and
+layouts differ between releases, and between classes. The result has the form of ClassesSignal in
+samebits/questions/classes/records.py.
 """
 
 from __future__ import annotations
@@ -247,6 +248,17 @@ def from_base(own: Own, source: load.Source) -> dict[str, Facts]:
     return {name: {"model_class": own_class.__name__, **content}}
 
 
+def _names_without_value(model: Any, info: Facts) -> set[str]:
+    """Return the names that the files do not have: zeros and ones of a new model have the bytes of many a read tensor.
+
+    4.x writes them as the checkpoint would, with or without the base model's prefix.
+    """
+    keys = forks.loading_info(info)
+    prefix = f"{model.base_model_prefix}."
+    names = {*keys["missing_keys"]}
+    return names | {prefix + name for name in names} | {name.removeprefix(prefix) for name in names}
+
+
 def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
     model, answer, fresh = _read(loader, source, own, name)
     if model is None or type(model.config) is not type(own.model.config):
@@ -257,7 +269,7 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
 def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, Facts, list[str]]:
     """Return a model, what it reads, and its tensors whose bytes are not from the files."""
     try:
-        model, _ = load.from_pretrained(loader, source, 0, name)
+        model, info = load.from_pretrained(loader, source, 0, name)
     except consent.NOT_ASKED as error:
         return None, {"left_out": in_one_line(error)}, []
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
@@ -265,7 +277,8 @@ def _read(loader: Any, source: load.Source, own: Own, name: str) -> tuple[Any, F
     alignment.align(model)
     of_model = model.state_dict()
     digests = {name: hash_or_none(tensor) for name, tensor in of_model.items()}
-    held = set(digests.values())
+    without_value = _names_without_value(model, info)
+    held = {digest for name, digest in digests.items() if name not in without_value}
     left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in held}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
     facts = {
