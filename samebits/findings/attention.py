@@ -205,6 +205,14 @@ def _longer_mask(case: Case) -> Iterator[Sighting]:
         yield Sighting(case.raised_at(), case.exception_lines())
 
 
+def _named_by_the_config(case: Case) -> Iterator[Sighting]:
+    """Find an attention without its package that no argument of the load asks for."""
+    if case.capture.cell.variant.attention != "default":
+        return
+    if case.raised("ImportError", r"^FlashAttention\d has been toggled on, but it cannot be used"):
+        yield Sighting("attn_implementation", case.exception_lines())
+
+
 RULES = (
     Rule("SB601", _changed_kernel, explains=COMPUTED),
     Rule("SB602", _longer_mask, explains=RAISED),
@@ -212,4 +220,5 @@ RULES = (
     Rule("SB604", _packed, explains=DECODED),
     Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
     of_exception("SB607", "AttributeError", r"has no attribute '_supports_sdpa'"),
+    Rule("SB608", _named_by_the_config, explains=RAISED),
 )

@@ -410,6 +410,22 @@ def test_a_missing_import_of_a_model_that_runs_is_no_finding():
     assert codes_of(sound(Memory(), "5.x", code=code)) == []
 
 
+def test_an_attention_that_config_json_asks_for_is_named_where_its_package_is_missing():
+    message = (
+        "FlashAttention2 has been toggled on, but it cannot be used due to the following error: …"
+    )
+
+    def of(attention, message=message):
+        run = failed("ImportError", message)
+        variant = Variant(dtype="float32", attention=attention)
+        return run.model_copy(update={"cell": run.cell.model_copy(update={"variant": variant})})
+
+    (finding,) = findings(Case(capture=of("default")))
+    assert (finding.code, finding.where) == ("SB608", "attn_implementation")
+    assert codes_of(of("flash_attention_2")) == []
+    assert codes_of(of("default", "This modeling file requires flash_attn")) == []
+
+
 def test_a_head_dim_of_none_is_named_where_a_rope_type_multiplies_it():
     message = "unsupported operand type(s) for *: 'NoneType' and 'float'"
     rope = "transformers/modeling_rope_utils.py"
