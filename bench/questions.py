@@ -51,7 +51,7 @@ QUESTIONS = (
         frozenset({"exports"}),
         frozenset(),
         "`exports: false`",
-        "that torch.export or torch.jit.trace refuses the model, or makes what computes other numbers",
+        "that torch.export or torch.jit.trace refuses the model, or that its program computes other numbers",
     ),
     Question(
         "tokenizers",
@@ -93,7 +93,7 @@ QUESTIONS = (
         frozenset({"processors"}),
         frozenset(),
         "no switch",
-        "that an image, a sound or a video reaches the model as other numbers",
+        "that the model gets other numbers for an image, a sound or a video",
     ),
     Question(
         "pipelines",

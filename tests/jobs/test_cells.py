@@ -300,8 +300,8 @@ def test_under_other_circumstances_it_is_run_again(bench, changed):
 def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
     bench.observe(Process())
     model = model_spec(timeout=99.0, group="Decoders", dtypes=("float32", "bfloat16"))
-    said = {"shown_source": "otherwise", "builder": "5.0", "parameters": 7, "n_bytes": LARGE - 1}
-    same = CHECKPOINT.model_copy(update=said)
+    changed = {"shown_source": "otherwise", "builder": "5.0", "parameters": 7, "n_bytes": LARGE - 1}
+    same = CHECKPOINT.model_copy(update=changed)
     assert not bench.runs_again(model=model, checkpoint=same)
 
 

@@ -39,8 +39,10 @@ def test_a_variant_says_what_it_changes(shelf):
     model = recipe(auto=True, config_variant=2)
     assert shelf.folder(model, OLD) != shelf.folder(recipe(auto=True), OLD)
     make(shelf, model, OLD, facts={"values": ["qkv_bias=False", "rope yarn"]})
-    said = shelf.made(model, OLD).shown_source
-    assert said == "llama with qkv_bias=False, rope yarn, seed 0, made in 4.48"
+    assert (
+        shelf.made(model, OLD).shown_source
+        == "llama with qkv_bias=False, rope yarn, seed 0, made in 4.48"
+    )
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,10 @@ def ask_for_accelerate_again() -> None:
     from transformers.utils import import_utils  # noqa: PLC0415  late: other jobs need it not
 
     if hasattr(import_utils, "_accelerate_available"):
-        is_there, version = import_utils._is_package_available("accelerate", return_version=True)
-        import_utils._accelerate_available = is_there
+        is_installed, version = import_utils._is_package_available(
+            "accelerate", return_version=True
+        )
+        import_utils._accelerate_available = is_installed
         import_utils._accelerate_version = version
         return
     for function in (import_utils._is_package_available, import_utils.is_accelerate_available):

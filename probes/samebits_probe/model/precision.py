@@ -17,6 +17,7 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -114,10 +115,19 @@ def _shared_parameters(model: Any) -> dict[int, Any]:
 
 def _widen_attributes(twin: Any, widening: Widening) -> None:
     """Widen tensors that are plain attributes of modules."""
-    for module in twin.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) and value.dtype in widening:
-                setattr(module, name, value.to(widening[value.dtype]))
+    for _, module, key, value in _attributes(twin):
+        if value.dtype in widening:
+            setattr(module, key, value.to(widening[value.dtype]))
+
+
+def _attributes(model: Any) -> list[tuple[str, Any, str, torch.Tensor]]:
+    """Return the tensors that are plain attributes: name of the module, module, attribute, tensor."""
+    return [
+        (name, module, key, value)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    ]
 
 
 def compute_again(twin: Any) -> None:
@@ -127,6 +137,10 @@ def compute_again(twin: Any) -> None:
     formula for the same numbers that another branch evaluates. A tensor that has other numbers in a
     fresh model does not come from the code alone, and stays.
     """
+    attributes = _attributes(twin)
+    computed = chain(twin.buffers(), (value for *_, value in attributes))
+    if not any(tensor.is_floating_point() for tensor in computed):
+        return
     if (fresh := _fresh_model(twin)) is None:
         return
     tables = dict(fresh.named_buffers())
@@ -134,13 +148,11 @@ def compute_again(twin: Any) -> None:
         exact = tables.get(name)
         if exact is not None and exact.dtype == buffer.dtype and _same_table(exact, buffer):
             buffer.copy_(exact)
-    modules = dict(fresh.named_modules())
-    for name, module in twin.named_modules():
-        for key, value in list(vars(module).items()):
-            exact = vars(modules.get(name, module)).get(key)
-            tensors = isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)
-            if tensors and _same_table(exact, value):
-                setattr(module, key, exact.to(value))
+    exact_attributes = {(name, key): value for name, _, key, value in _attributes(fresh)}
+    for name, module, key, value in attributes:
+        exact = exact_attributes.get((name, key))
+        if exact is not None and _same_table(exact, value):
+            setattr(module, key, exact.to(value))
 
 
 def _fresh_model(twin: Any) -> Any:

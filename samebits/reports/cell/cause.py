@@ -111,6 +111,7 @@ def _cause(cause: Cause, *, diffs: bool) -> Markdown:
         "" if cause.decides else Markdown(" It does not decide the verdict."),
     )
     evidence = [*cause.evidence, cause.replay]
+    changed = cause.diffs if diffs else ()
     other_places = (
         [
             titled("Other independent points of divergence before this layer"),
@@ -125,8 +126,8 @@ def _cause(cause: Cause, *, diffs: bool) -> Markdown:
             _sides(cause),
             bullets(prose(line) for line in evidence if line),
             *other_places,
-            *(map(_diff, cause.diffs[:MAX_DIFFS]) if diffs else ()),
-            _other_diffs(cause.diffs[MAX_DIFFS:]) if diffs else EMPTY,
+            *map(_diff, changed[:MAX_DIFFS]),
+            _other_diffs(changed[MAX_DIFFS:]),
         ]
     )
 
