@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -619,12 +620,12 @@ def test_what_dies_apart_is_no_failure_here():
         (os.abort, "it was killed by signal 6"),
         (lambda: os.kill(os.getpid(), 9), "it was killed by signal 9, most likely because memory"),
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda: time.sleep(60), "no progress for 1 s in phase start; it used no CPU: it waits"),
-        (spin, "no progress for 1 s in phase start; it used "),
+        (lambda: time.sleep(60), "no progress for N s in phase start; it used no CPU: it waits"),
+        (spin, "no progress for N s in phase start; it used "),
     ):
         progress.use(progress.Board(1.0))
         reason = raised(fork.NoAnswer, fork.run_in_fork, function)
-        assert str(reason).startswith(said), reason
+        assert re.sub(r"for \d+ s", "for N s", str(reason)).startswith(said), reason
         assert str(reason).endswith("it computes") == (function is spin)
     assert fork.run_in_fork(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
 
