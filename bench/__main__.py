@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import large, page
+from bench import large, page, warm
 from bench.machine import machine
 from bench.place import CODE, WORK, Place, one_model, zoo_cut
 from bench.took import Took, run
@@ -262,6 +262,10 @@ class Bench:
             shutil.rmtree(folder)
         return results
 
+    def warm(self) -> dict[str, Any]:
+        """Check a model on environments that are in memory."""
+        return warm.measure(self.folder / "warm")
+
     def _file_rate(self, path: Path) -> float:
         from samebits.base.hashes import hash_of_file  # noqa: PLC0415  what is measured
 
@@ -292,6 +296,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small matrix: two minutes")
     parser.add_argument("--steps", default="", help="some of them, separated by commas")
     parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="put these steps into the results of the last whole run",
+    )
+    parser.add_argument(
         "--out", type=Path, default=None, help="default: bench/results.json of a whole run"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of the runs")
@@ -311,6 +320,7 @@ def main() -> None:
             "rates",
             "traces",
             "memory",
+            "warm",
         )
     }
     wanted = list(filter(None, options.steps.split(","))) or list(steps)
@@ -332,9 +342,20 @@ def main() -> None:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     print(page.render(results))
-    if not (options.quick or options.steps or options.out):
+    if options.publish and not options.quick:
+        _publish(results, wanted)
+    elif not (options.quick or options.steps or options.out):
         shutil.copyfile(part, RESULTS)
         page.main()
+
+
+def _publish(results: dict[str, Any], steps: list[str]) -> None:
+    """Put steps into the committed results, with the day on which they were measured."""
+    published = json.loads(RESULTS.read_text("utf-8"))
+    published |= {step: results[step] for step in steps}
+    published["later"] = published.get("later", {}) | dict.fromkeys(steps, results["date"])
+    RESULTS.write_text(json.dumps(published, indent=1) + "\n", "utf-8")
+    page.main()
 
 
 if __name__ == "__main__":

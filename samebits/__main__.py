@@ -17,6 +17,8 @@ def main() -> None:
     except KeyboardInterrupt:  # while modules were imported, or before or after a run
         write(sys.stderr, f"{INTERRUPTED}\n")
         sys.exit(EXIT_INTERRUPTED)
+    finally:
+        gc.freeze()  # else Python looks through all that is left before it ends
 
 
 def _run() -> None:

@@ -246,6 +246,8 @@ class _ByName:
     ) -> dict[str, Any]:
         """Describe the answers of all questions."""
         forms = {name: getattr(key, self._field) for name, key in _KEYS.items()}
+        for form in forms.values():
+            form.model_rebuild()  # a form that nothing has read or written so far has no schema
         properties = {
             name: handler(form.__pydantic_core_schema__)
             for name, form in forms.items()

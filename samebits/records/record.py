@@ -26,6 +26,7 @@ class Record(BaseModel):
         frozen=True,
         extra="forbid",
         ser_json_inf_nan="strings",
+        defer_build=True,
     )
 
     def as_json(self) -> Any:  # noqa: ANN401  the keys of a job that it stands for

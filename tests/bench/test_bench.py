@@ -52,6 +52,8 @@ RESULTS = {
         "needed": 74.5,
         "times": 1.611,
     },
+    "warm": {"changed": {"wall": 2.5}, "unchanged": {"wall": 0.75}},
+    "later": {"warm": "2026-01-03"},
     "bare": {"cells": 300, "wall": 60.0, "cpu": 100.0, "times": 7.0},
     "by_hand": {"cells": 300, "sampled": 32, "wall": 3400.0, "cpu": 3500.0, "times": 0.2},
     "rates": {
@@ -94,6 +96,9 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert "is 0.12 \N{MULTIPLICATION SIGN} *by hand*" in text
     assert "what they take without: forward 4.5 s." in text
     assert target(text, "unchanged re-run") == ["1.25 s", "yes"]
+    assert target(text, "`check --quick --warm` of a tiny changed") == ["2.50 s", "yes"]
+    assert target(text, "`check --quick --warm` of a tiny unchanged") == ["0.75 s", "**no**"]
+    assert "Measured anew since: warm on 2026-01-03." in text
     assert target(text, "a model added") == ["+5.0 s", "yes"]
     assert target(text, "weights hashed") == ["1.50 GB/s", "yes"]
     assert target(text, "… and never copied") == ["no copy", "yes"]
