@@ -12,7 +12,7 @@
 #   "obstore>=0.10",
 #   "packaging>=25.0",
 #   "platformdirs>=4.3",
-#   "pydantic>=2.11",
+#   "pydantic>=2.14",
 #   "pygments>=2.19",
 #   "pyyaml>=6.0.2",
 #   "rich>=14.0",

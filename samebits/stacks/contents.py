@@ -145,7 +145,7 @@ def record_bytecode(folder: Path) -> None:
     if not (folder / _FILES).is_file():
         return
     with contextlib.suppress(OSError):
-        written = dict(_moments(folder, of=_is_bytecode))
+        written = dict(_moments(folder, counts=_is_bytecode))
         replace(folder / _BYTECODE, seal.sealed(json.dumps(written, separators=(",", ":"))))
 
 
@@ -170,10 +170,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _moments(
-    folder: Path, of: Callable[[str], bool] = lambda path: True
-) -> Iterator[tuple[str, Moment]]:
-    """Yield each file below a folder with its state, of the paths wanted; links are not followed."""
+def _moments(folder: Path, counts: Callable[[str], bool] = bool) -> Iterator[tuple[str, Moment]]:
+    """Yield each file below a folder with its state, of the paths that count; links are not followed."""
     start = len(str(folder)) + 1
     waiting = [str(folder)]
     while waiting:
@@ -185,7 +183,7 @@ def _moments(
                     waiting.append(entry.path)
                     continue
                 path = entry.path[start:].replace(os.sep, "/")
-                if not of(path):
+                if not counts(path):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
